@@ -1,0 +1,5 @@
+"""`python -m cerne` equals `cerne`."""
+
+from cerne.cli.app import main
+
+main()
