@@ -166,7 +166,7 @@ def memory_bytes() -> int:
 
 
 def code_commit() -> str:
-    """The short git commit of the source tree, with `+` when it has changes; `unknown` elsewhere."""
+    """The short git commit of the source tree, `+` when it has changes; `unknown` elsewhere."""
     folder = Path(__file__).resolve().parent.parent
     if not (folder / ".git").exists():
         return "unknown"

@@ -22,7 +22,7 @@ def say(text: str) -> None:
 
 def human_time(seconds: float) -> str:
     """Seconds as `42s`, `3m10s` or `2h05m`."""
-    whole = int(round(seconds))
+    whole = round(seconds)
     if whole < 60:
         return f"{whole}s"
     if whole < 3600:
@@ -62,7 +62,7 @@ class Progress:
         self._start_s = self._last_s = time.monotonic()
         if sys.stderr.isatty():
             self._bar = _terminal_bar()
-            self._task = self._bar.add_task("", total=self.total, completed=self.done, text="")
+            self._task = self._bar.add_task("", total=self.total, completed=int(self.done), text="")
             self._bar.start()
         return self
 

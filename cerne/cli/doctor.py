@@ -49,7 +49,11 @@ def collect(peaks: bool) -> dict[str, Any]:
         ("disk", free_bytes >= MIN_DISK_BYTES, f"{free_bytes / (1 << 30):.1f} GiB free here"),
         _native_core(),
         *_torch_checks(),
-        ("C++ compiler", shutil.which("c++") is not None, "for torch.compile: faster long training"),
+        (
+            "C++ compiler",
+            shutil.which("c++") is not None,
+            "for torch.compile: faster long training",
+        ),
         ("allocator", True, f"training restarts itself with GLIBC_TUNABLES={ALLOCATOR_TUNABLES}"),
     ]
     for package, use in (
@@ -63,7 +67,9 @@ def collect(peaks: bool) -> dict[str, Any]:
     if peaks:
         result["peaks"] = matmul_peaks()
         for name, value in result["peaks"].items():
-            checks.append((f"matmul {name}", True, f"{value:.0f} GFLOP/s at 1024x1024, all threads"))
+            checks.append(
+                (f"matmul {name}", True, f"{value:.0f} GFLOP/s, 1024 squared, all threads")
+            )
     return result
 
 
