@@ -23,7 +23,9 @@ BLOCK_QUERIES = 128
 LONGEST_FOR_BLOCKS = 512
 
 
-def choose_path(wanted: AttentionPath, num_queries: int, num_keys: int, device: torch.device) -> AttentionPath:
+def choose_path(
+    wanted: AttentionPath, num_queries: int, num_keys: int, device: torch.device
+) -> AttentionPath:
     """The path for `auto`: on CPU `plain` for one query, `blocks` up to 512 keys, `sdpa` above; elsewhere `sdpa`."""
     if wanted != "auto":
         return wanted
@@ -52,7 +54,9 @@ def attend(
     return _plain(q_BHTE, k_BKSE, v_BKSE, mask.bias(window), dropout)
 
 
-def _plain(q_BHTE: Tensor, k_BKSE: Tensor, v_BKSE: Tensor, bias: Tensor | None, dropout: float) -> Tensor:
+def _plain(
+    q_BHTE: Tensor, k_BKSE: Tensor, v_BKSE: Tensor, bias: Tensor | None, dropout: float
+) -> Tensor:
     """softmax(q k^T / sqrt(E) + bias) v, with the queries of one key/value head stacked as rows."""
     batch, heads, queries, width = q_BHTE.shape
     kv_heads, keys = k_BKSE.shape[1], k_BKSE.shape[2]
@@ -61,14 +65,21 @@ def _plain(q_BHTE: Tensor, k_BKSE: Tensor, v_BKSE: Tensor, bias: Tensor | None, 
     scores = torch.matmul(q * (1.0 / math.sqrt(width)), k_BKSE.transpose(2, 3))
     if bias is not None:
         scores = (scores.view(batch, heads, queries, keys) + bias).view(batch, kv_heads, rows, keys)
-    weights = torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(v_BKSE.dtype)
+    weights = torch.softmax(
+        scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)
+    ).to(v_BKSE.dtype)
     if dropout > 0.0:
         weights = F.dropout(weights, dropout)
     return torch.matmul(weights, v_BKSE).view(batch, heads, queries, width)
 
 
 def _blocks(
-    q_BHTE: Tensor, k_BKSE: Tensor, v_BKSE: Tensor, mask: AttentionMask, window: int | None, dropout: float
+    q_BHTE: Tensor,
+    k_BKSE: Tensor,
+    v_BKSE: Tensor,
+    mask: AttentionMask,
+    window: int | None,
+    dropout: float,
 ) -> Tensor:
     """The plain path on blocks of queries, each with the keys between its window's start and its own end."""
     bias = mask.bias(window)
@@ -90,16 +101,29 @@ def _blocks(
 
 
 def _sdpa(
-    q_BHTE: Tensor, k_BKSE: Tensor, v_BKSE: Tensor, mask: AttentionMask, window: int | None, dropout: float
+    q_BHTE: Tensor,
+    k_BKSE: Tensor,
+    v_BKSE: Tensor,
+    mask: AttentionMask,
+    window: int | None,
+    dropout: float,
 ) -> Tensor:
     """torch's fused kernel; key/value heads are repeated, which keeps the flash kernel on every device."""
     groups = q_BHTE.shape[1] // k_BKSE.shape[1]
     if groups > 1:
-        k_BKSE, v_BKSE = k_BKSE.repeat_interleave(groups, dim=1), v_BKSE.repeat_interleave(groups, dim=1)
+        k_BKSE, v_BKSE = (
+            k_BKSE.repeat_interleave(groups, dim=1),
+            v_BKSE.repeat_interleave(groups, dim=1),
+        )
     causal = mask.is_plain_causal(window) and mask.past == 0
     bias = None if causal else mask.bias(window)
     if bias is not None:
         bias = bias.to(q_BHTE.dtype)
     return F.scaled_dot_product_attention(
-        q_BHTE, k_BKSE, v_BKSE, attn_mask=bias, dropout_p=dropout, is_causal=causal and mask.num_queries > 1
+        q_BHTE,
+        k_BKSE,
+        v_BKSE,
+        attn_mask=bias,
+        dropout_p=dropout,
+        is_causal=causal and mask.num_queries > 1,
     )

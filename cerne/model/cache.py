@@ -34,8 +34,12 @@ class KVCache:
         shape = (batch, config.num_key_value_heads, capacity, config.head_dim)
         self.capacity = capacity
         self.length = 0
-        self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.num_hidden_layers)]
-        self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.num_hidden_layers)]
+        self.keys = [
+            torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.num_hidden_layers)
+        ]
+        self.values = [
+            torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.num_hidden_layers)
+        ]
         self._documents_BS: Tensor | None = None
 
     @property
@@ -65,7 +69,9 @@ class KVCache:
         if documents_BT is None and self._documents_BS is None:
             return None
         if self._documents_BS is None:
-            self._documents_BS = torch.zeros(self.batch, self.capacity, dtype=torch.int64, device=self.keys[0].device)
+            self._documents_BS = torch.zeros(
+                self.batch, self.capacity, dtype=torch.int64, device=self.keys[0].device
+            )
         end = self.length + new
         # Positions without a number continue document 0.
         self._documents_BS[:, self.length : end] = 0 if documents_BT is None else documents_BT
@@ -78,7 +84,9 @@ class KVCache:
     def truncate(self, length: int) -> None:
         """Forget everything from position `length` on."""
         if not 0 <= length <= self.length:
-            raise EngineError("cannot truncate the cache there", value=length, allowed=f"0 to {self.length}")
+            raise EngineError(
+                "cannot truncate the cache there", value=length, allowed=f"0 to {self.length}"
+            )
         self.length = length
 
     def select_rows(self, rows: Tensor) -> None:

@@ -28,9 +28,12 @@ class ModelConfig(Config):
     intermediate_size: int = Field(gt=0)
     num_hidden_layers: int = Field(gt=0)
     num_attention_heads: int = Field(gt=0)
-    num_key_value_heads: int = Field(default_factory=lambda data: int(data["num_attention_heads"]), gt=0)
+    num_key_value_heads: int = Field(
+        default_factory=lambda data: int(data["num_attention_heads"]), gt=0
+    )
     head_dim: int = Field(
-        default_factory=lambda data: int(data["hidden_size"]) // int(data["num_attention_heads"]), gt=0
+        default_factory=lambda data: int(data["hidden_size"]) // int(data["num_attention_heads"]),
+        gt=0,
     )
     max_position_embeddings: int = Field(default=2048, gt=0)
     rope_theta: float = Field(default=10_000.0, gt=1.0)
@@ -71,8 +74,14 @@ class ModelConfig(Config):
             value = getattr(self, name)
             for token in value if isinstance(value, tuple) else (value,):
                 if token is not None and not 0 <= token < self.vocab_size:
-                    raise ConfigError(f"{name} is outside the vocabulary", value=token, allowed=f"0 to {self.vocab_size - 1}")
-        from cerne.model.rope import RopeScaling  # rope.py is torch-free at import; here to keep one direction
+                    raise ConfigError(
+                        f"{name} is outside the vocabulary",
+                        value=token,
+                        allowed=f"0 to {self.vocab_size - 1}",
+                    )
+        from cerne.model.rope import (
+            RopeScaling,
+        )  # rope.py is torch-free at import; here to keep one direction
 
         RopeScaling.parse(self.rope_scaling, self.max_position_embeddings)
         return self
@@ -110,7 +119,11 @@ class ModelConfig(Config):
                 allowed=f"{self.num_hidden_layers} entries",
             )
         if "sliding_attention" in self.layer_types and self.sliding_window is None:
-            raise ConfigError("layer_types asks for sliding_attention without a sliding_window", value=None, allowed="an integer > 0")
+            raise ConfigError(
+                "layer_types asks for sliding_attention without a sliding_window",
+                value=None,
+                allowed="an integer > 0",
+            )
         if self.architecture in ("llama", "mistral"):
             raise ConfigError(
                 f"architecture {self.architecture!r} has the same attention in every layer",
@@ -176,7 +189,13 @@ class ModelConfig(Config):
         """
         parts = self.parameters_by_part()
         weights = parts["attention"] + parts["mlp"] + self.vocab_size * self.hidden_size
-        attention = 12 * self.num_hidden_layers * self.num_attention_heads * self.head_dim * self.mean_keys(seq_len)
+        attention = (
+            12
+            * self.num_hidden_layers
+            * self.num_attention_heads
+            * self.head_dim
+            * self.mean_keys(seq_len)
+        )
         return 6.0 * weights + attention
 
     def kv_bytes_per_token(self, dtype_bytes: int = 4) -> int:

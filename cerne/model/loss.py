@@ -23,7 +23,9 @@ class _ChunkedLogprobs(torch.autograd.Function):
     """log softmax(hidden @ weight^T)[label] chunk by chunk; the backward pass recomputes each chunk's logits."""
 
     @staticmethod
-    def forward(ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, chunk: int) -> Tensor:
+    def forward(
+        ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, chunk: int
+    ) -> Tensor:
         logprobs_N = torch.empty(labels_N.shape, dtype=torch.float32, device=hidden_ND.device)
         for start in range(0, labels_N.numel(), chunk):
             rows = slice(start, start + chunk)
@@ -39,11 +41,15 @@ class _ChunkedLogprobs(torch.autograd.Function):
         grad_hidden_ND, grad_weight_VD = torch.empty_like(hidden_ND), torch.zeros_like(weight_VD)
         for start in range(0, labels_N.numel(), ctx.chunk):
             rows = slice(start, start + ctx.chunk)
-            grad_NV = torch.softmax(_logits(hidden_ND[rows], weight_VD), dim=-1).mul_(-grad_N[rows, None])
+            grad_NV = torch.softmax(_logits(hidden_ND[rows], weight_VD), dim=-1).mul_(
+                -grad_N[rows, None]
+            )
             grad_NV.scatter_add_(1, labels_N[rows, None], grad_N[rows, None].to(grad_NV.dtype))
             grad_NV = grad_NV.to(hidden_ND.dtype)
             torch.mm(grad_NV, weight_VD.to(hidden_ND.dtype), out=grad_hidden_ND[rows])
-            grad_weight_VD.addmm_(grad_NV.t().to(weight_VD.dtype), hidden_ND[rows].to(weight_VD.dtype))
+            grad_weight_VD.addmm_(
+                grad_NV.t().to(weight_VD.dtype), hidden_ND[rows].to(weight_VD.dtype)
+            )
         return grad_hidden_ND, grad_weight_VD, None, None
 
 
@@ -52,7 +58,9 @@ def _logits(hidden_ND: Tensor, weight_VD: Tensor) -> Tensor:
     return logits_NV if logits_NV.dtype == torch.float64 else logits_NV.float()
 
 
-def token_logprobs(model: Transformer, hidden_BTD: Tensor, labels_BT: Tensor, chunk_tokens: int = 1024) -> Tensor:
+def token_logprobs(
+    model: Transformer, hidden_BTD: Tensor, labels_BT: Tensor, chunk_tokens: int = 1024
+) -> Tensor:
     """Log-probability of every label, float32 [B, T]; 0 where the label is `IGNORE`. Differentiable."""
     flat_N = labels_BT.reshape(-1)
     where_M = torch.nonzero(flat_N != IGNORE).squeeze(1)
@@ -60,11 +68,15 @@ def token_logprobs(model: Transformer, hidden_BTD: Tensor, labels_BT: Tensor, ch
     result_N = torch.zeros(flat_N.shape, dtype=torch.float32, device=hidden_BTD.device)
     if where_M.numel() == 0:
         return (result_N + 0.0 * hidden_ND.sum(-1)).view(labels_BT.shape)
-    logprobs_M = _ChunkedLogprobs.apply(hidden_ND[where_M], model.output_weight, flat_N[where_M], chunk_tokens)
+    logprobs_M = _ChunkedLogprobs.apply(
+        hidden_ND[where_M], model.output_weight, flat_N[where_M], chunk_tokens
+    )
     return result_N.index_put((where_M,), logprobs_M).view(labels_BT.shape)
 
 
-def cross_entropy_sum(model: Transformer, hidden_BTD: Tensor, labels_BT: Tensor) -> tuple[Tensor, int]:
+def cross_entropy_sum(
+    model: Transformer, hidden_BTD: Tensor, labels_BT: Tensor
+) -> tuple[Tensor, int]:
     """Sum of -log p(label) in nats over labels that are not `IGNORE`, and how many there are."""
     num_valid = int((labels_BT != IGNORE).sum())
     return -token_logprobs(model, hidden_BTD, labels_BT).sum(), num_valid

@@ -56,7 +56,9 @@ class AttentionMask:
             allowed = allowed & (key > query - window)
         allowed = allowed[None, None]
         if self.query_documents_BT is not None and self.key_documents_BS is not None:
-            same = self.query_documents_BT[:, None, :, None] == self.key_documents_BS[:, None, None, :]
+            same = (
+                self.query_documents_BT[:, None, :, None] == self.key_documents_BS[:, None, None, :]
+            )
             allowed = allowed & same
         blocked = torch.full((), float("-inf"), dtype=self.dtype, device=self.device)
         return torch.where(allowed, torch.zeros((), dtype=self.dtype, device=self.device), blocked)

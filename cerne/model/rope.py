@@ -29,9 +29,20 @@ _KEYS: dict[str, tuple[set[str], set[str]]] = {
     "dynamic": ({"factor"}, {"original_max_position_embeddings"}),
     "yarn": (
         {"factor"},
-        {"original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"},
+        {
+            "original_max_position_embeddings",
+            "attention_factor",
+            "beta_fast",
+            "beta_slow",
+            "mscale",
+            "mscale_all_dim",
+            "truncate",
+        },
     ),
-    "llama3": ({"factor", "low_freq_factor", "high_freq_factor"}, {"original_max_position_embeddings"}),
+    "llama3": (
+        {"factor", "low_freq_factor", "high_freq_factor"},
+        {"original_max_position_embeddings"},
+    ),
 }
 
 
@@ -51,10 +62,18 @@ class RopeScaling:
         given = {key: value for key, value in (scaling or {}).items() if value is not None}
         kinds = {given.pop(key) for key in ("rope_type", "type") if key in given}
         if len(kinds) > 1:
-            raise ConfigError("rope_scaling names two kinds", value=sorted(kinds), allowed="one of rope_type or type")
+            raise ConfigError(
+                "rope_scaling names two kinds",
+                value=sorted(kinds),
+                allowed="one of rope_type or type",
+            )
         kind = kinds.pop() if kinds else "default"
         if kind not in _KEYS:
-            raise ConfigError("rope_scaling has a kind that is not supported", value=kind, allowed=", ".join(_KEYS))
+            raise ConfigError(
+                "rope_scaling has a kind that is not supported",
+                value=kind,
+                allowed=", ".join(_KEYS),
+            )
         required, optional = _KEYS[kind]
         missing, unknown = required - given.keys(), given.keys() - required - optional
         if missing or unknown:
@@ -64,10 +83,14 @@ class RopeScaling:
                 allowed=f"required {sorted(required)}, optional {sorted(optional)}",
             )
         if kind != "default" and not float(given["factor"]) >= 1.0:
-            raise ConfigError("rope_scaling factor is out of range", value=given["factor"], allowed=">= 1.0")
+            raise ConfigError(
+                "rope_scaling factor is out of range", value=given["factor"], allowed=">= 1.0"
+            )
         if kind in ("yarn", "llama3"):
             given.setdefault("original_max_position_embeddings", max_position_embeddings)
-        if kind == "llama3" and not float(given["low_freq_factor"]) < float(given["high_freq_factor"]):
+        if kind == "llama3" and not float(given["low_freq_factor"]) < float(
+            given["high_freq_factor"]
+        ):
             raise ConfigError(
                 "rope_scaling low_freq_factor must be below high_freq_factor",
                 value=f"low_freq_factor={given['low_freq_factor']}, high_freq_factor={given['high_freq_factor']}",
@@ -102,7 +125,9 @@ def inverse_frequencies(config: ModelConfig, seq_len: int | None = None) -> tupl
 
 def _llama3(plain: Tensor, numbers: dict[str, Any]) -> Tensor:
     """Llama 3.1: long wavelengths divided by the factor, short ones kept, a linear blend between."""
-    factor, low, high = (float(numbers[key]) for key in ("factor", "low_freq_factor", "high_freq_factor"))
+    factor, low, high = (
+        float(numbers[key]) for key in ("factor", "low_freq_factor", "high_freq_factor")
+    )
     context = numbers["original_max_position_embeddings"]
     wavelength = 2 * math.pi / plain
     scaled = torch.where(wavelength > context / low, plain / factor, plain)
@@ -145,7 +170,9 @@ def _yarn_attention_factor(numbers: dict[str, Any]) -> float:
     return mscale(1.0)
 
 
-def rope_tables(config: ModelConfig, num_positions: int, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+def rope_tables(
+    config: ModelConfig, num_positions: int, device: torch.device | str = "cpu"
+) -> tuple[Tensor, Tensor]:
     """Cosines and sines for positions 0 .. num_positions - 1, each float32 [num_positions, E/2].
 
     The angle is the float32 product of position and frequency, as transformers forms it; its cosine is taken in
@@ -166,10 +193,14 @@ class RotaryTable(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.dynamic = RopeScaling.parse(config.rope_scaling, config.max_position_embeddings).kind == "dynamic"
+        self.dynamic = (
+            RopeScaling.parse(config.rope_scaling, config.max_position_embeddings).kind == "dynamic"
+        )
         self.cos: Tensor
         self.sin: Tensor
-        self.rebuild(min(config.max_position_embeddings, self.initial_rows), torch.get_default_device())
+        self.rebuild(
+            min(config.max_position_embeddings, self.initial_rows), torch.get_default_device()
+        )
 
     def rebuild(self, num_positions: int, device: torch.device | str) -> None:
         """Compute the tables for `num_positions` positions on `device`."""
@@ -183,7 +214,10 @@ class RotaryTable(nn.Module):
         rows = self.cos.shape[0]
         if num_positions > rows:
             limit = self.config.max_position_embeddings
-            self.rebuild(num_positions if self.dynamic else min(max(num_positions, 2 * rows), limit), self.cos.device)
+            self.rebuild(
+                num_positions if self.dynamic else min(max(num_positions, 2 * rows), limit),
+                self.cos.device,
+            )
         elif self.dynamic and rows > self.config.max_position_embeddings and num_positions != rows:
             # Dynamic frequencies belong to one length: shrink back for shorter rows.
             self.rebuild(max(num_positions, self.config.max_position_embeddings), self.cos.device)

@@ -8,6 +8,7 @@ content of ``model.safetensors``. Leaves out: the loss (loss.py) and files (hf.p
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -29,7 +30,9 @@ class Decoder(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.layers = nn.ModuleList(Block(config, layer) for layer in range(config.num_hidden_layers))
+        self.layers = nn.ModuleList(
+            Block(config, layer) for layer in range(config.num_hidden_layers)
+        )
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
 
@@ -50,13 +53,18 @@ class Transformer(nn.Module):
         self.rope = RotaryTable(config)
         self.attention_path: AttentionPath = "auto"
         self.gradient_checkpointing = False
+        self.generation_config: dict[str, Any] = {}
         if self.output_weight.device.type != "meta":
             self.init_weights(seed)
 
     @property
     def output_weight(self) -> Tensor:
         """The [V, D] matrix of the output projection: the embedding's when tied."""
-        return self.model.embed_tokens.weight if self.config.tie_word_embeddings else self.lm_head.weight
+        return (
+            self.model.embed_tokens.weight
+            if self.config.tie_word_embeddings
+            else self.lm_head.weight
+        )
 
     @property
     def device(self) -> torch.device:
@@ -158,7 +166,9 @@ class Transformer(nn.Module):
         past = 0 if cache is None else cache.length
         limit = self.config.max_position_embeddings
         if tokens == 0:
-            raise ModelError("the model got a row without tokens", value=0, allowed="1 token or more")
+            raise ModelError(
+                "the model got a row without tokens", value=0, allowed="1 token or more"
+            )
         if cache is not None:
             cache.require(tokens)
         elif tokens > limit and not self.rope.dynamic:
