@@ -1,0 +1,1 @@
+"""Text in: sources, cleaning, token shards, packing, conversations, the loader and the small world."""
