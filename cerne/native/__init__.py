@@ -1,0 +1,1 @@
+"""Binding to the C core: one file per concern. Nothing above this folder sees cffi."""

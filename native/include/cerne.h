@@ -1,0 +1,204 @@
+/*
+ * cerne.h: the C interface of the cerne core. Compiles as C99 and as C++.
+ *
+ * Rules that hold for every function:
+ *   - A status is returned; CERNE_OK is 0. On failure the output arguments are untouched unless the
+ *     function says otherwise, and cerne_last_error() of the same thread holds one sentence.
+ *   - Nothing throws, aborts, prints or exits across this boundary.
+ *   - Strings and byte buffers are pointer + length; text is UTF-8, never null-terminated. A null
+ *     pointer is allowed where the length is 0.
+ *   - Handles are opaque. The caller owns a handle from the create call until the destroy call, and
+ *     destroys it once. Destroying a null handle does nothing.
+ *   - Ids are uint32_t, offsets and sizes of bulk data are uint64_t, all native-endian.
+ *   - Input buffers are only read during the call and never kept, unless a function says otherwise.
+ *
+ * Python reads the part between the cdef marks from this very file.
+ */
+#ifndef CERNE_H_
+#define CERNE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#if defined(CERNE_BUILD)
+#define CERNE_API __declspec(dllexport)
+#else
+#define CERNE_API __declspec(dllimport)
+#endif
+#elif defined(__GNUC__)
+#define CERNE_API __attribute__((visibility("default")))
+#else
+#define CERNE_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* [cdef] */
+
+/* The version of this interface. It grows by one when a function is added and jumps to the next
+ * hundred when one changes or goes; the hundreds are the soname. */
+#define CERNE_ABI_VERSION 100
+
+typedef int32_t cerne_status;
+#define CERNE_OK 0
+#define CERNE_INVALID_ARGUMENT 1 /* the caller's input or the order of calls is wrong */
+#define CERNE_OUT_OF_MEMORY 2
+#define CERNE_BUFFER_TOO_SMALL 3 /* the needed size is written to the size argument */
+#define CERNE_STOPPED 4          /* a callback asked to stop */
+#define CERNE_INTERNAL 5         /* a bug in the core */
+
+/* CERNE_ABI_VERSION of the library that is loaded. Thread-safe; cannot fail. */
+CERNE_API uint32_t cerne_abi_version(void);
+
+/* The sentence of the last failure on this thread ("" when there was none). The text belongs to the
+ * library and stays valid until the next cerne call on this thread. `length` may be null. */
+CERNE_API const char* cerne_last_error(size_t* length);
+
+/* Name of the instruction set that the kernels use now: "scalar" or "avx2". The environment
+ * variable CERNE_ISA (scalar, avx2), read once, forces one. Null-terminated, static.
+ * Results never depend on it. Thread-safe. */
+CERNE_API const char* cerne_isa(void);
+
+/* ---- Tokenizer: byte-level BPE -------------------------------------------------------------- */
+
+/* A tokenizer is filled by the set functions (one thread), then frozen by build. After build the
+ * encode and decode functions are thread-safe and the set functions fail. */
+typedef struct cerne_tokenizer cerne_tokenizer;
+
+/* Makes an empty tokenizer in *out; free it with cerne_tokenizer_destroy. */
+CERNE_API cerne_status cerne_tokenizer_create(cerne_tokenizer** out);
+
+/* Frees the tokenizer. No other call on it may be running. */
+CERNE_API void cerne_tokenizer_destroy(cerne_tokenizer* tokenizer);
+
+/* Sets a text option. Names: "pattern" = gpt2 (default), gpt4, llama3, qwen2 or smollm. */
+CERNE_API cerne_status cerne_tokenizer_set_string(cerne_tokenizer* tokenizer, const char* name,
+                                                  size_t name_length, const char* value,
+                                                  size_t value_length);
+
+/* Sets an integer option. Names:
+ *   "ignore_merges" 0 or 1 (default 0): a pre-token that is a whole token is emitted as it is;
+ *   "cache_bytes"   0 .. 2^30 (default 2^24): bound on the pre-token cache of one running thread,
+ *                   rounded down to a power of two; the smallest cache is 16 KiB. */
+CERNE_API cerne_status cerne_tokenizer_set_integer(cerne_tokenizer* tokenizer, const char* name,
+                                                   size_t name_length, int64_t value);
+
+/* Sets the vocabulary: token i is bytes[offsets[i] .. offsets[i + 1]). An empty token marks an id
+ * that text never produces and that decodes to nothing (a special token). Each of the 256 single
+ * bytes must be there. `offsets` has num_tokens + 1 entries. The data are copied. */
+CERNE_API cerne_status cerne_tokenizer_set_vocabulary(cerne_tokenizer* tokenizer,
+                                                      const uint8_t* bytes,
+                                                      const uint64_t* offsets, size_t num_tokens);
+
+/* Sets the merges in order of priority: merge i joins ids pairs[2 * i] and pairs[2 * i + 1]. The
+ * joined bytes must be a token. Call after set_vocabulary. The data are copied. */
+CERNE_API cerne_status cerne_tokenizer_set_merges(cerne_tokenizer* tokenizer,
+                                                  const uint32_t* pairs, size_t num_merges);
+
+/* Checks and freezes the tokenizer. */
+CERNE_API cerne_status cerne_tokenizer_build(cerne_tokenizer* tokenizer);
+
+/* Encodes `size` bytes into ids[0 .. *num_ids). `capacity` = size is always enough. With less room
+ * than needed: CERNE_BUFFER_TOO_SMALL, *num_ids = the needed number, ids hold a prefix. Every byte
+ * string is accepted and decodes to itself; ids of special tokens are never produced. */
+CERNE_API cerne_status cerne_tokenizer_encode(cerne_tokenizer* tokenizer, const uint8_t* text,
+                                              size_t size, uint32_t* ids, size_t capacity,
+                                              size_t* num_ids);
+
+/* Encodes texts i = bytes[offsets[i] .. offsets[i + 1]) on up to `num_threads` threads (0 = one per
+ * core). Text i's ids start at ids[offsets[i] - offsets[0]] and number counts[i], so ids needs one
+ * entry per byte. The ids do not depend on num_threads. */
+CERNE_API cerne_status cerne_tokenizer_encode_batch(cerne_tokenizer* tokenizer,
+                                                    const uint8_t* bytes, const uint64_t* offsets,
+                                                    size_t num_texts, size_t num_threads,
+                                                    uint32_t* ids, uint64_t* counts);
+
+/* Writes the byte length of each id's token to lengths[0 .. num_ids). With this the byte offsets of
+ * an encoding are a running sum, as encoding loses nothing. Fails on an id >= vocabulary size. */
+CERNE_API cerne_status cerne_tokenizer_token_lengths(const cerne_tokenizer* tokenizer,
+                                                     const uint32_t* ids, size_t num_ids,
+                                                     uint32_t* lengths);
+
+/* Decodes ids into bytes[0 .. *num_bytes). With less room than needed: CERNE_BUFFER_TOO_SMALL and
+ * *num_bytes = the needed number. Fails on an id >= vocabulary size. */
+CERNE_API cerne_status cerne_tokenizer_decode(const cerne_tokenizer* tokenizer,
+                                              const uint32_t* ids, size_t num_ids, uint8_t* bytes,
+                                              size_t capacity, size_t* num_bytes);
+
+/* Splits text into pre-tokens: ends[0 .. *num_ends) are the byte offsets where each ends.
+ * `capacity` = size is always enough; with less: CERNE_BUFFER_TOO_SMALL, *num_ends = needed.
+ * Pattern names as in "pattern" above. Thread-safe. */
+CERNE_API cerne_status cerne_pretokenize(const char* pattern, size_t pattern_length,
+                                         const uint8_t* text, size_t size, uint64_t* ends,
+                                         size_t capacity, size_t* num_ends);
+
+/* ---- Training a byte-level BPE vocabulary -------------------------------------------------- */
+
+/* A trainer counts the pre-tokens of text that is fed to it, then trains once. Not thread-safe. */
+typedef struct cerne_trainer cerne_trainer;
+
+/* Called now and then with units done and wanted; a non-zero return stops the work. */
+typedef int32_t (*cerne_progress)(void* user, uint64_t done, uint64_t total);
+
+/* Makes a trainer in *out; free it with cerne_trainer_destroy. */
+CERNE_API cerne_status cerne_trainer_create(cerne_trainer** out);
+
+/* Frees the trainer. */
+CERNE_API void cerne_trainer_destroy(cerne_trainer* trainer);
+
+/* Sets a text option before the first text. Names: "pattern" as of cerne_tokenizer_set_string. */
+CERNE_API cerne_status cerne_trainer_set_string(cerne_trainer* trainer, const char* name,
+                                                size_t name_length, const char* value,
+                                                size_t value_length);
+
+/* Sets an integer option before the first text. Names:
+ *   "threads"        0 .. 1024 (default 1, 0 = one per core): threads that count; no result
+ *                    depends on them;
+ *   "max_words"      >= 2 (default 2^22): distinct words kept. Past it the rarest are dropped until
+ *                    half is left, and the statistics say how many;
+ *   "max_word_bytes" >= 2 (default 2^26): the same for the bytes of all distinct words together;
+ *   "min_count"      >= 1 (default 1): a pair that occurs less often is not merged.
+ * Memory is at most about 20 * max_word_bytes + 48 * max_words + 56 bytes per distinct pair. */
+CERNE_API cerne_status cerne_trainer_set_integer(cerne_trainer* trainer, const char* name,
+                                                 size_t name_length, int64_t value);
+
+/* Adds text to the current document. How a document is cut into calls does not matter. */
+CERNE_API cerne_status cerne_trainer_feed(cerne_trainer* trainer, const uint8_t* text, size_t size);
+
+/* Ends the current document: no pre-token reaches across. */
+CERNE_API cerne_status cerne_trainer_end_document(cerne_trainer* trainer);
+
+/* Counts one ready pre-token `count` times. */
+CERNE_API cerne_status cerne_trainer_add_word(cerne_trainer* trainer, const uint8_t* word,
+                                              size_t size, uint64_t count);
+
+/* Merges the most frequent pairs until there are vocab_size tokens (256 .. 2^24), fewer when no
+ * pair is left. Equal counts: the pair of smaller ids first, left id before right id. The trainer
+ * takes no more text after this. `progress` may be null. CERNE_STOPPED when it stops. */
+CERNE_API cerne_status cerne_trainer_train(cerne_trainer* trainer, uint32_t vocab_size,
+                                           cerne_progress progress, void* user);
+
+/* Writes one number to *value. Names: documents, text_bytes, words, word_bytes, pruned_words,
+ * pruned_occurrences, pruned_up_to (the highest count that was dropped), tokens, merges,
+ * token_bytes (of all tokens together). */
+CERNE_API cerne_status cerne_trainer_statistic(cerne_trainer* trainer, const char* name,
+                                               size_t name_length, uint64_t* value);
+
+/* Writes the tokens of a finished training: token i is bytes[offsets[i] .. offsets[i + 1]). Room:
+ * statistics token_bytes, and tokens + 1 offsets. Ids 0-255 are the bytes in GPT-2's order. */
+CERNE_API cerne_status cerne_trainer_tokens(const cerne_trainer* trainer, uint8_t* bytes,
+                                            uint64_t* offsets);
+
+/* Writes the merges in order: pairs[2 * i] and pairs[2 * i + 1]. Room: 2 * statistic merges. */
+CERNE_API cerne_status cerne_trainer_merges(const cerne_trainer* trainer, uint32_t* pairs);
+
+/* [/cdef] */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CERNE_H_ */

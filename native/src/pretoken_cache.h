@@ -1,0 +1,119 @@
+// Pre-token -> ids, in memory that never grows. Two tables by length, two ways a set: a full set
+// forgets its older entry. Not thread-safe: each running thread has its own.
+#ifndef CERNE_SRC_PRETOKEN_CACHE_H_
+#define CERNE_SRC_PRETOKEN_CACHE_H_
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "hash.h"
+
+namespace cerne {
+
+// A pre-token of at most 8 * kWords - 1 bytes, zero-padded, its length in the last byte.
+template <int kWords>
+struct PretokenKey {
+  uint64_t word[kWords];
+
+  static constexpr size_t kMaxSize = 8 * kWords - 1;
+
+  bool operator==(const PretokenKey& other) const {
+    uint64_t difference = 0;
+    for (int i = 0; i < kWords; ++i) difference |= word[i] ^ other.word[i];
+    return difference == 0;
+  }
+  uint64_t hash() const {
+    uint64_t h = hash_pair(word[0], word[1]);
+    for (int i = 2; i < kWords; ++i) h = hash_pair(h, word[i]);
+    return h;
+  }
+};
+
+// Loads the key of bytes p[0 .. size); `readable` bytes may be touched from p on.
+template <int kWords>
+PretokenKey<kWords> make_key(const uint8_t* p, size_t size, size_t readable) {
+  PretokenKey<kWords> key;
+  if (kWords == 2 && readable >= 16) {
+    uint64_t low, high;
+    std::memcpy(&low, p, 8);
+    std::memcpy(&high, p + 8, 8);
+    // Shift counts stay below 64: size 0 does not occur and the top byte is the length.
+    const uint64_t low_bits = size >= 8 ? 64 : 8 * size;
+    const uint64_t high_bits = size >= 8 ? 8 * (size - 8) : 0;
+    key.word[0] = low & (~uint64_t{0} >> (64 - low_bits));
+    key.word[1] = (high & ((uint64_t{1} << high_bits) - 1)) | static_cast<uint64_t>(size) << 56;
+    return key;
+  }
+  uint8_t padded[8 * kWords] = {};
+  std::memcpy(padded, p, size);
+  padded[8 * kWords - 1] = static_cast<uint8_t>(size);
+  std::memcpy(key.word, padded, sizeof(padded));
+  return key;
+}
+
+// One table. An entry holds up to kIds ids, the number of them in the top byte of the first.
+template <int kWords, int kIds>
+class CacheTable {
+ public:
+  using Key = PretokenKey<kWords>;
+  struct Entry {
+    Key key;
+    uint32_t ids[kIds];
+
+    uint32_t count() const { return ids[0] >> 24; }  // 0: empty
+  };
+
+  explicit CacheTable(size_t bytes) {
+    size_t sets = 1;
+    while (2 * sets * 2 * sizeof(Entry) <= bytes) sets *= 2;
+    mask_ = sets - 1;
+    const size_t total = sets * 2 * sizeof(Entry);
+    // calloc: pages that no entry touches cost nothing.
+    memory_.reset(std::calloc(1, total + kLine));
+    if (memory_ == nullptr) throw std::bad_alloc();
+    const uintptr_t address = reinterpret_cast<uintptr_t>(memory_.get());
+    entries_ = reinterpret_cast<Entry*>((address + kLine - 1) / kLine * kLine);
+  }
+
+  Entry* set_of(uint64_t hash) const { return entries_ + 2 * (hash & mask_); }
+
+  static const Entry* find(const Entry* set, const Key& key) {
+    if (set[0].key == key) return set;
+    if (set[1].key == key) return set + 1;
+    return nullptr;
+  }
+
+  static void insert(Entry* set, const Key& key, const uint32_t* ids, size_t count) {
+    if (count > static_cast<size_t>(kIds)) return;
+    if (set[0].count() != 0) set[1] = set[0];
+    set[0].key = key;
+    for (size_t i = 0; i < static_cast<size_t>(kIds); ++i) set[0].ids[i] = i < count ? ids[i] : 0;
+    set[0].ids[0] |= static_cast<uint32_t>(count) << 24;
+  }
+
+ private:
+  static constexpr size_t kLine = 64;
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  std::unique_ptr<void, Free> memory_;
+  Entry* entries_ = nullptr;
+  size_t mask_ = 0;
+};
+
+struct PretokenCache {
+  using Short = CacheTable<2, 4>;   // 32-byte entries: up to 15 bytes, 4 ids
+  using Long = CacheTable<6, 20>;   // 128-byte entries: up to 47 bytes, 20 ids
+
+  explicit PretokenCache(size_t bytes) : small(bytes / 2), large(bytes / 2) {}
+
+  Short small;
+  Long large;
+};
+
+}  // namespace cerne
+
+#endif  // CERNE_SRC_PRETOKEN_CACHE_H_

@@ -1,0 +1,64 @@
+// Text to ids: pre-tokens through a bounded cache of what they encode to, misses through the merges.
+#ifndef CERNE_SRC_TOKENIZER_H_
+#define CERNE_SRC_TOKENIZER_H_
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "bpe_model.h"
+#include "pretoken_cache.h"
+#include "pretokenize.h"
+#include "thread_pool.h"
+
+namespace cerne {
+
+struct TokenizerOptions {
+  Pattern pattern = Pattern::kGpt2;
+  bool ignore_merges = false;
+  size_t cache_bytes = size_t{1} << 24;
+};
+
+class Tokenizer {
+ public:
+  Tokenizer(BpeModel model, const TokenizerOptions& options);
+  ~Tokenizer();
+
+  const BpeModel& model() const { return model_; }
+
+  // Writes the first min(capacity, needed) ids and returns the needed number. Thread-safe.
+  size_t encode(const uint8_t* text, size_t size, uint32_t* ids, size_t capacity);
+
+  // As cerne_tokenizer_encode_batch.
+  void encode_batch(const uint8_t* bytes, const uint64_t* offsets, size_t num_texts,
+                    size_t num_threads, uint32_t* ids, uint64_t* counts);
+
+ private:
+  // What one running thread needs; recycled, so there are as many as calls ever ran at once.
+  struct Worker {
+    explicit Worker(const Tokenizer& tokenizer);
+    PretokenCache cache;
+    MergeScratch scratch;
+    std::vector<uint32_t> overflow;  // ids of one batch when the caller's buffer may not hold it
+    std::vector<uint32_t> word_ids;
+  };
+  class WorkerLease;
+  struct Piece;
+
+  size_t encode_pieces(Worker& worker, const Piece* pieces, size_t num_pieces, uint32_t* ids,
+                       const uint32_t* ids_end) const;
+  size_t encode_word(Worker& worker, const uint8_t* word, size_t size, uint32_t* ids) const;
+  ThreadPool& pool_of(size_t num_threads);
+
+  BpeModel model_;
+  TokenizerOptions options_;
+  std::mutex workers_mutex_;
+  std::vector<std::unique_ptr<Worker>> idle_workers_;
+  std::mutex pool_mutex_;
+  std::unique_ptr<ThreadPool> pool_;
+  long pool_process_ = 0;
+};
+
+}  // namespace cerne
+
+#endif  // CERNE_SRC_TOKENIZER_H_

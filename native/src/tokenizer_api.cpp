@@ -1,0 +1,220 @@
+// The C functions of the tokenizer: argument checks around Tokenizer and BpeModel.
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "status.h"
+#include "tokenizer.h"
+
+using cerne::BpeModel;
+using cerne::guarded;
+using cerne::invalid;
+using cerne::Tokenizer;
+
+struct cerne_tokenizer {
+  // Cleared on destroy, so that most uses of a dead or foreign handle are told, not followed.
+  uint64_t magic = kMagic;
+  BpeModel model;
+  cerne::TokenizerOptions options;
+  bool has_vocabulary = false;
+  std::unique_ptr<Tokenizer> tokenizer;
+
+  static constexpr uint64_t kMagic = 0x6365726e65746f6bull;
+};
+
+namespace {
+
+void require(bool condition, const char* message) {
+  if (!condition) throw invalid(message);
+}
+
+template <typename Handle>
+Handle& handle_of(Handle* handle) {
+  require(handle != nullptr, "the tokenizer handle is null");
+  require(handle->magic == cerne_tokenizer::kMagic, "the tokenizer handle is not alive");
+  return *handle;
+}
+
+template <typename Handle>
+auto& built(Handle* handle) {
+  auto& self = handle_of(handle);
+  require(self.tokenizer != nullptr, "the tokenizer is not built yet; call cerne_tokenizer_build");
+  return *self.tokenizer;
+}
+
+cerne_tokenizer& open_for_setting(cerne_tokenizer* handle) {
+  cerne_tokenizer& self = handle_of(handle);
+  require(self.tokenizer == nullptr, "the tokenizer is built already and cannot change");
+  return self;
+}
+
+void check_ids(const BpeModel& model, const uint32_t* ids, size_t num_ids) {
+  require(ids != nullptr || num_ids == 0, "the ids are null");
+  for (size_t i = 0; i < num_ids; ++i) {
+    if (ids[i] >= model.num_tokens()) {
+      throw invalid("id " + std::to_string(ids[i]) + " at position " + std::to_string(i) +
+                    " is outside the vocabulary of " + std::to_string(model.num_tokens()));
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+cerne_status cerne_tokenizer_create(cerne_tokenizer** out) {
+  return guarded([&]() -> cerne_status {
+    require(out != nullptr, "cerne_tokenizer_create: out is null");
+    *out = new cerne_tokenizer();
+    return CERNE_OK;
+  });
+}
+
+void cerne_tokenizer_destroy(cerne_tokenizer* tokenizer) {
+  if (tokenizer == nullptr || tokenizer->magic != cerne_tokenizer::kMagic) return;
+  // Volatile, or the store before the delete is dead and goes.
+  *const_cast<volatile uint64_t*>(&tokenizer->magic) = 0;
+  delete tokenizer;
+}
+
+cerne_status cerne_tokenizer_set_string(cerne_tokenizer* tokenizer, const char* name,
+                                        size_t name_length, const char* value,
+                                        size_t value_length) {
+  return guarded([&]() -> cerne_status {
+    cerne_tokenizer& self = open_for_setting(tokenizer);
+    require(name != nullptr && (value != nullptr || value_length == 0),
+            "cerne_tokenizer_set_string: a required pointer is null");
+    const std::string option(name, name_length);
+    if (option != "pattern") throw invalid("unknown text option '" + option + "'; known: pattern");
+    const std::string text(value_length == 0 ? "" : value, value_length);
+    if (!cerne::parse_pattern(text, &self.options.pattern)) {
+      throw invalid("unknown pattern '" + text + "'; allowed: gpt2, gpt4, llama3, qwen2, smollm");
+    }
+    return CERNE_OK;
+  });
+}
+
+cerne_status cerne_tokenizer_set_integer(cerne_tokenizer* tokenizer, const char* name,
+                                         size_t name_length, int64_t value) {
+  return guarded([&]() -> cerne_status {
+    cerne_tokenizer& self = open_for_setting(tokenizer);
+    require(name != nullptr, "cerne_tokenizer_set_integer: the name is null");
+    const std::string option(name, name_length);
+    if (option == "ignore_merges") {
+      require(value == 0 || value == 1, "ignore_merges must be 0 or 1");
+      self.options.ignore_merges = value == 1;
+    } else if (option == "cache_bytes") {
+      require(value >= 0 && value <= (int64_t{1} << 30), "cache_bytes must be 0 to 2^30");
+      self.options.cache_bytes = static_cast<size_t>(value);
+    } else {
+      throw invalid("unknown integer option '" + option + "'; known: ignore_merges, cache_bytes");
+    }
+    return CERNE_OK;
+  });
+}
+
+cerne_status cerne_tokenizer_set_vocabulary(cerne_tokenizer* tokenizer, const uint8_t* bytes,
+                                            const uint64_t* offsets, size_t num_tokens) {
+  return guarded([&]() -> cerne_status {
+    cerne_tokenizer& self = open_for_setting(tokenizer);
+    require(bytes != nullptr && offsets != nullptr,
+            "cerne_tokenizer_set_vocabulary: a required pointer is null");
+    self.model.set_vocabulary(bytes, offsets, num_tokens);
+    self.has_vocabulary = true;
+    return CERNE_OK;
+  });
+}
+
+cerne_status cerne_tokenizer_set_merges(cerne_tokenizer* tokenizer, const uint32_t* pairs,
+                                        size_t num_merges) {
+  return guarded([&]() -> cerne_status {
+    cerne_tokenizer& self = open_for_setting(tokenizer);
+    require(self.has_vocabulary, "the merges need the vocabulary first");
+    require(pairs != nullptr || num_merges == 0, "cerne_tokenizer_set_merges: the pairs are null");
+    self.model.set_merges(pairs, num_merges);
+    return CERNE_OK;
+  });
+}
+
+cerne_status cerne_tokenizer_build(cerne_tokenizer* tokenizer) {
+  return guarded([&]() -> cerne_status {
+    cerne_tokenizer& self = open_for_setting(tokenizer);
+    require(self.has_vocabulary, "the tokenizer has no vocabulary");
+    self.tokenizer = std::make_unique<Tokenizer>(std::move(self.model), self.options);
+    return CERNE_OK;
+  });
+}
+
+cerne_status cerne_tokenizer_encode(cerne_tokenizer* tokenizer, const uint8_t* text, size_t size,
+                                    uint32_t* ids, size_t capacity, size_t* num_ids) {
+  return guarded([&]() -> cerne_status {
+    Tokenizer& self = built(tokenizer);
+    require((text != nullptr || size == 0) && (ids != nullptr || capacity == 0) &&
+                num_ids != nullptr,
+            "cerne_tokenizer_encode: a required pointer is null");
+    *num_ids = self.encode(text, size, ids, capacity);
+    if (*num_ids <= capacity) return CERNE_OK;
+    cerne::set_last_error("cerne_tokenizer_encode: the buffer is too small");
+    return CERNE_BUFFER_TOO_SMALL;
+  });
+}
+
+cerne_status cerne_tokenizer_encode_batch(cerne_tokenizer* tokenizer, const uint8_t* bytes,
+                                          const uint64_t* offsets, size_t num_texts,
+                                          size_t num_threads, uint32_t* ids, uint64_t* counts) {
+  return guarded([&]() -> cerne_status {
+    Tokenizer& self = built(tokenizer);
+    if (num_texts == 0) return CERNE_OK;
+    require(offsets != nullptr && counts != nullptr,
+            "cerne_tokenizer_encode_batch: a required pointer is null");
+    for (size_t i = 0; i < num_texts; ++i) {
+      if (offsets[i + 1] < offsets[i]) {
+        throw invalid("batch offsets decrease at text " + std::to_string(i));
+      }
+    }
+    require(offsets[num_texts] == offsets[0] || (bytes != nullptr && ids != nullptr),
+            "cerne_tokenizer_encode_batch: a required pointer is null");
+    self.encode_batch(bytes, offsets, num_texts, num_threads, ids, counts);
+    return CERNE_OK;
+  });
+}
+
+cerne_status cerne_tokenizer_token_lengths(const cerne_tokenizer* tokenizer, const uint32_t* ids,
+                                           size_t num_ids, uint32_t* lengths) {
+  return guarded([&]() -> cerne_status {
+    const BpeModel& model = built(tokenizer).model();
+    require(lengths != nullptr || num_ids == 0, "cerne_tokenizer_token_lengths: lengths is null");
+    check_ids(model, ids, num_ids);
+    for (size_t i = 0; i < num_ids; ++i) {
+      lengths[i] = static_cast<uint32_t>(model.token(ids[i]).size());
+    }
+    return CERNE_OK;
+  });
+}
+
+cerne_status cerne_tokenizer_decode(const cerne_tokenizer* tokenizer, const uint32_t* ids,
+                                    size_t num_ids, uint8_t* bytes, size_t capacity,
+                                    size_t* num_bytes) {
+  return guarded([&]() -> cerne_status {
+    const BpeModel& model = built(tokenizer).model();
+    require((bytes != nullptr || capacity == 0) && num_bytes != nullptr,
+            "cerne_tokenizer_decode: a required pointer is null");
+    check_ids(model, ids, num_ids);
+    size_t needed = 0;
+    for (size_t i = 0; i < num_ids; ++i) needed += model.token(ids[i]).size();
+    *num_bytes = needed;
+    if (needed > capacity) {
+      cerne::set_last_error("cerne_tokenizer_decode: the buffer is too small");
+      return CERNE_BUFFER_TOO_SMALL;
+    }
+    for (size_t i = 0; i < num_ids; ++i) {
+      const std::string_view token = model.token(ids[i]);
+      if (!token.empty()) std::memcpy(bytes, token.data(), token.size());
+      bytes += token.size();
+    }
+    return CERNE_OK;
+  });
+}
+
+}  // extern "C"
