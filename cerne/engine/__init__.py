@@ -1,0 +1,1 @@
+"""Generation: interface, sampler, stop handling, the torch engine, the public session."""
