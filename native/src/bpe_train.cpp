@@ -232,6 +232,8 @@ void BpeTrainer::merge_everywhere(uint32_t pair, uint32_t result) {
   const uint32_t* list = positions_.get() + pairs_[pair].list_begin;
   const uint64_t list_size = pairs_[pair].list_size;
   pairs_[pair].list_size = 0;
+  left_.changes.resize(tokens_.size());
+  right_.changes.resize(tokens_.size());
 
   for (uint64_t i = 0; i < list_size; ++i) {
     const uint32_t p = list[i], q = p + size_a;
@@ -265,8 +267,6 @@ BpeTrainStatus BpeTrainer::train(uint32_t vocab_size, uint64_t min_count, BpePro
   if (slots_.size() >= kSeparator) throw invalid("the distinct words are larger than 4 GiB");
   positions_room_ = 3 * uint64_t{slots_.size()};
   positions_.reset(new uint32_t[positions_room_]);
-  left_.changes.resize(vocab_size);
-  right_.changes.resize(vocab_size);
   grow_table();
   count_byte_pairs();
 

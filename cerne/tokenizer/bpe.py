@@ -1,0 +1,280 @@
+"""The tokenizer that everything uses: text to ids and back, without loss.
+
+`Tokenizer.train` makes one from text, `Tokenizer.load` reads a Hugging Face folder, `save` writes
+one. Encoding and merging run in the native core; control tokens, added tokens and files are here.
+Leaves out: chat templates (chat.py renders them).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cerne.errors import TokenizerError
+from cerne.native.tokenizer import NativeTokenizer
+from cerne.runs import atomic_write
+from cerne.tokenizer import hf_config, hf_json
+from cerne.tokenizer.segments import Segmenter
+from cerne.tokenizer.special import DEFAULT_SPECIALS
+from cerne.tokenizer.stream import StreamDecoder
+from cerne.tokenizer.training import Sources, train_vocabulary
+from cerne.tokenizer.vocabulary import Vocabulary
+
+Ids = npt.NDArray[np.uint32]
+IdsLike = Sequence[int] | npt.NDArray[np.integer[Any]]
+FILE_NAME = "tokenizer.json"
+
+
+class Tokenizer:
+    """A byte-level BPE tokenizer. Immutable and thread-safe.
+
+    Text is str or bytes. A str is taken as UTF-8 (a lone surrogate becomes its three bytes); bytes
+    may be anything. Encoding never yields a control token, whatever the text says.
+
+    Args:
+        vocabulary: see Vocabulary; `train`, `load` and `from_gpt2_files` make one.
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self._native = NativeTokenizer(
+            vocabulary.token_bytes,
+            vocabulary.merges,
+            vocabulary.pattern,
+            {"ignore_merges": int(vocabulary.ignore_merges)},
+        )
+        self._added = {token.id: token for token in vocabulary.added}
+        plain = [token for token in vocabulary.added if not token.special]
+        self._segmenter = Segmenter(plain, vocabulary.normalizer == "nfc")
+        self._is_added = np.zeros(self.vocab_size, dtype=bool)
+        self._is_added[list(self._added)] = True
+        self.special_tokens: dict[str, int] = {
+            token.content: token.id for token in vocabulary.added if token.special
+        }
+
+    @classmethod
+    def train(
+        cls,
+        sources: Sources,
+        vocab_size: int = 4096,
+        pattern: str = "qwen2",
+        special_tokens: Sequence[str] = DEFAULT_SPECIALS,
+        threads: int | None = None,
+        progress: bool = False,
+        allow_fewer: bool = False,
+    ) -> Tokenizer:
+        """Trains on files or on texts; see training.train_vocabulary."""
+        return cls(
+            train_vocabulary(
+                sources, vocab_size, pattern, special_tokens, threads, progress, allow_fewer
+            )
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Tokenizer:
+        """Reads a folder with tokenizer.json (and tokenizer_config.json), or the file itself.
+
+        Raises:
+            TokenizerError: there is none, it is damaged, or of a kind that is not supported.
+        """
+        file = Path(path)
+        if file.is_dir():
+            file = file / FILE_NAME
+        if not file.is_file():
+            raise TokenizerError(
+                "there is no tokenizer.json",
+                value=str(path),
+                hint="cerne tokenizer train FILES --out FOLDER",
+            )
+        if file.stat().st_size > hf_json.MAX_FILE_BYTES:
+            raise TokenizerError(
+                "tokenizer.json is too large",
+                value=file.stat().st_size,
+                allowed=f"{hf_json.MAX_FILE_BYTES} bytes",
+            )
+        vocabulary = hf_json.vocabulary_from_json(file.read_bytes(), str(file))
+        return cls(hf_config.with_config(vocabulary, file.parent))
+
+    def save(self, folder: str | Path) -> None:
+        """Writes tokenizer.json and tokenizer_config.json into the folder, which may be new."""
+        atomic_write(Path(folder) / FILE_NAME, self._json)
+        atomic_write(Path(folder) / hf_config.FILE_NAME, hf_config.config_to_json(self.vocabulary))
+
+    @cached_property
+    def _json(self) -> bytes:
+        return hf_json.vocabulary_to_json(self.vocabulary)
+
+    @cached_property
+    def digest(self) -> str:
+        """Hex SHA-256 of tokenizer.json as `save` writes it."""
+        return hashlib.sha256(self._json).hexdigest()
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids, control tokens included."""
+        return len(self.vocabulary.token_bytes)
+
+    @property
+    def chat_template(self) -> str | None:
+        """Jinja source of the chat template, or None."""
+        return self.vocabulary.chat_template
+
+    @property
+    def pad_token_id(self) -> int | None:
+        """Fills rows; never the end token in a tokenizer that we train."""
+        return self._role(self.vocabulary.roles.pad)
+
+    @property
+    def eos_token_id(self) -> int | None:
+        """Ends a document."""
+        return self._role(self.vocabulary.roles.eos)
+
+    @property
+    def bos_token_id(self) -> int | None:
+        """Begins a text; None in a tokenizer that we train."""
+        return self._role(self.vocabulary.roles.bos)
+
+    @property
+    def end_of_turn_id(self) -> int | None:
+        """Ends a turn of a conversation."""
+        return self._role(self.vocabulary.roles.end_of_turn)
+
+    def _role(self, name: str | None) -> int | None:
+        return None if name is None else self.special_tokens[name]
+
+    def encode(self, text: str | bytes) -> list[int]:
+        """Ids of a text. Control tokens never occur, and nothing is added around it."""
+        ids: list[int] = self.encode_array(text).tolist()
+        return ids
+
+    def encode_prompt(self, text: str | bytes) -> list[int]:
+        """Ids of a text as the model expects one: with the begin (and end) token, if that is the
+        rule of the model. Training, evaluation and generation on raw text all use this."""
+        roles = self.vocabulary.roles
+        ids = self.encode(text)
+        if roles.add_bos and self.bos_token_id is not None:
+            ids.insert(0, self.bos_token_id)
+        if roles.add_eos and self.eos_token_id is not None:
+            ids.append(self.eos_token_id)
+        return ids
+
+    def encode_array(self, text: str | bytes) -> Ids:
+        """The same as `encode`, as uint32 [T]: faster for long texts."""
+        data = to_utf8(text)
+        if self._segmenter.is_trivial:
+            return self._native.encode(data)
+        return self._join(
+            [
+                piece if isinstance(piece, int) else self._native.encode(piece)
+                for piece in self._segmenter.split(data)
+            ]
+        )
+
+    def encode_batch(self, texts: Iterable[str | bytes], threads: int | None = None) -> list[Ids]:
+        """Ids of each text, uint32. `threads` None: one per core; the ids do not depend on it."""
+        if self._segmenter.is_trivial:
+            return self._native.encode_batch(map(to_utf8, texts), threads)
+        split = [list(self._segmenter.split(to_utf8(text))) for text in texts]
+        stretches = (piece for pieces in split for piece in pieces if isinstance(piece, bytes))
+        encoded = iter(self._native.encode_batch(stretches, threads))
+        return [
+            self._join([piece if isinstance(piece, int) else next(encoded) for piece in pieces])
+            for pieces in split
+        ]
+
+    @staticmethod
+    def _join(parts: Sequence[int | Ids]) -> Ids:
+        arrays = [np.atleast_1d(np.asarray(part, dtype=np.uint32)) for part in parts]
+        return np.concatenate(arrays) if arrays else np.empty(0, dtype=np.uint32)
+
+    def encode_with_offsets(self, text: str | bytes) -> tuple[list[int], npt.NDArray[np.int64]]:
+        """Ids and the byte range (begin, end) of each in the UTF-8 text, int64 [T, 2].
+
+        Where the tokenizer brings text into form C, ranges are of the text in form C.
+        """
+        ids = self.encode_array(text)
+        ends = np.cumsum(self.token_byte_lengths()[ids.astype(np.int64)], dtype=np.int64)
+        return ids.tolist(), np.stack([np.append(0, ends[:-1])[: len(ids)], ends], axis=1)
+
+    def decode(self, ids: IdsLike, skip_special: bool = False) -> str:
+        """Text of ids; bytes that are no UTF-8 become U+FFFD. Control tokens show as their name
+        unless they are skipped.
+
+        Raises:
+            TokenizerError: an id is outside the vocabulary.
+        """
+        return self.decode_bytes(ids, skip_special).decode("utf-8", errors="replace")
+
+    def decode_bytes(self, ids: IdsLike, skip_special: bool = False) -> bytes:
+        """Bytes of ids: the inverse of `encode`.
+
+        Raises:
+            TokenizerError: an id is outside the vocabulary.
+        """
+        array = self._checked(ids)
+        marks = np.flatnonzero(self._is_added[array])
+        parts: list[bytes] = []
+        start = 0
+        for at in (*marks, len(array)):
+            if at > start:
+                parts.append(self._native.decode(array[start:at].astype(np.uint32)))
+            if at < len(array):
+                parts.append(self._text_of_added(int(array[at]), skip_special))
+            start = at + 1
+        return b"".join(parts)
+
+    def _checked(self, ids: IdsLike) -> npt.NDArray[np.int64]:
+        array = np.asarray(ids, dtype=np.int64).reshape(-1)
+        wrong = np.flatnonzero((array < 0) | (array >= self.vocab_size))
+        if wrong.size:
+            raise TokenizerError(
+                f"the id at position {wrong[0]} is outside the vocabulary",
+                value=int(array[wrong[0]]),
+                allowed=f"0 to {self.vocab_size - 1}",
+            )
+        return array
+
+    def _text_of_added(self, token_id: int, skip_special: bool) -> bytes:
+        token = self._added[token_id]
+        return b"" if token.special and skip_special else token.content.encode("utf-8")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes of text that an id stands for; b"" for control tokens.
+
+        Raises:
+            TokenizerError: the id is outside the vocabulary.
+        """
+        index = int(self._checked([token_id])[0])
+        if index in self._added:
+            return self._text_of_added(index, skip_special=True)
+        return self.vocabulary.token_bytes[index]
+
+    def token_byte_lengths(self) -> npt.NDArray[np.int32]:
+        """len(token_bytes(i)) for every id, int32 [V]: the sum over an encoding is its size."""
+        lengths: npt.NDArray[np.int32] = self._lengths.copy()
+        return lengths
+
+    @cached_property
+    def _lengths(self) -> npt.NDArray[np.int32]:
+        return np.array([len(self.token_bytes(i)) for i in range(self.vocab_size)], dtype=np.int32)
+
+    def stream(self, skip_special: bool = False) -> StreamDecoder:
+        """A decoder for ids that arrive one by one; its pieces together equal `decode`."""
+
+        def bytes_of(token_id: int) -> bytes:
+            if token_id in self._added:
+                return self._text_of_added(token_id, skip_special)
+            return self.token_bytes(token_id)
+
+        return StreamDecoder(bytes_of)
+
+
+def to_utf8(text: str | bytes) -> bytes:
+    """The bytes of a text; lone surrogates become their three bytes instead of an error."""
+    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
