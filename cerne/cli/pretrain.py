@@ -1,0 +1,126 @@
+"""`cerne pretrain`: train a model on text by a recipe."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cerne.cli.app import print_json
+from cerne.errors import EXIT_INTERRUPTED
+
+if TYPE_CHECKING:
+    from cerne.train.hooks import Hooks
+    from cerne.train.recipe import PretrainRecipe
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def pretrain(
+    recipe: str = typer.Argument(..., help="A TOML recipe, for example recipes/text.toml."),
+    overrides: list[str] = typer.Argument(
+        None, metavar="[KEY=VALUE]...", help="Recipe keys, for example train.steps=500."
+    ),
+    resume: bool = typer.Option(False, "--resume", help="Continue the run in run.dir, exactly."),
+    fallback: bool = typer.Option(
+        False, "--fallback", help="With --resume: take the newest checkpoint that is intact."
+    ),
+    init_from: str = typer.Option(
+        None, "--init-from", metavar="MODEL", help="Start a new run from a model's weights."
+    ),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Show the recipe and sizes, and stop."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object on the last line."),
+) -> None:
+    """Train a model on text: tokenizer, token shards, model, checkpoints in run.dir.
+
+    Ctrl-C saves a checkpoint and exits with 130; --resume continues with the same bits. Start with
+    torchrun --nproc-per-node N -m cerne pretrain ... to train on several processes.
+
+    Example: cerne pretrain recipes/text.toml data.path=book.txt train.time_limit_s=300
+    """
+    from cerne.config import dump_toml, load_recipe
+    from cerne.device import reexec_with_allocator
+    from cerne.train.recipe import PretrainRecipe
+
+    resolved = load_recipe(PretrainRecipe, recipe, overrides if overrides is not None else [])
+    if dry_run:
+        print(dump_toml(resolved))
+        facts = _sizes(resolved)
+        print("".join(f"# {key}: {value}\n" for key, value in facts.items()), end="")
+        if as_json:
+            print_json({"recipe": resolved.model_dump(mode="json"), **facts})
+        return
+    reexec_with_allocator()
+    from cerne.progress import say
+    from cerne.train.loop import Interrupted
+    from cerne.train.pretrain import run_pretrain
+
+    say(dump_toml(resolved))
+    try:
+        result = run_pretrain(
+            resolved,
+            resume=resume,
+            fallback=fallback,
+            init_from=init_from,
+            hooks=_sample_hooks(resolved),
+        )
+    except Interrupted as event:
+        say(f"{event}\nto go on: cerne pretrain {recipe} {' '.join(overrides or [])} --resume")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    scores = "".join(f", {key} {value:.4f}" for key, value in result.validation.items())
+    print(
+        f"{result.checkpoint}: {result.step} steps, {result.tokens} tokens in "
+        f"{result.time_s:.1f} s, loss {result.loss:.4f}{scores}"
+    )
+    if as_json:
+        print_json(
+            {
+                "run": resolved.run.dir,
+                "checkpoint": str(result.checkpoint),
+                "step": result.step,
+                "tokens": result.tokens,
+                "loss": result.loss,
+                "time_s": result.time_s,
+                **result.validation,
+            }
+        )
+
+
+def _sizes(recipe: PretrainRecipe) -> dict[str, Any]:
+    """What the recipe amounts to, before anything is read."""
+    train = recipe.train
+    config = recipe.model.resolve(train.seq_len, vocab_size=recipe.tokenizer.vocab_size)
+    tokens = train.tokens_per_step * train.steps
+    return {
+        "parameters": config.num_parameters(),
+        "tokens_per_step": train.tokens_per_step,
+        "training_tokens": tokens,
+        "training_flops": config.flops_per_token(train.seq_len) * tokens,
+        "optimizer_and_weight_bytes": 16 * config.num_parameters(),
+    }
+
+
+def _sample_hooks(recipe: PretrainRecipe) -> Hooks:
+    """Hooks that continue train.sample_prompts with the engine."""
+    from cerne.engine.session import LanguageModel
+    from cerne.model.transformer import Transformer
+    from cerne.progress import say
+    from cerne.train.hooks import Hooks
+
+    class SampleHooks(Hooks):
+        def sample(self, model: Transformer, tokenizer: Any, step: int) -> list[dict[str, str]]:
+            language_model = LanguageModel(model, tokenizer)
+            done = language_model.batch(
+                recipe.train.sample_prompts,
+                max_tokens=recipe.train.sample_tokens,
+                temperature=0.8,
+                seed=recipe.run.seed,
+            )
+            pairs = zip(recipe.train.sample_prompts, done, strict=True)
+            samples = [{"prompt": prompt, "text": found.text} for prompt, found in pairs]
+            for sample in samples:
+                say(f"step {step}: {sample['prompt']}{sample['text']!r}")
+            return samples
+
+    return SampleHooks()

@@ -1,0 +1,5 @@
+"""Training: optimizers, schedules, the loop, checkpoints, data-parallel and pre-training.
+
+The order in which to read: config, schedule, muon, optim, objective, distributed, validate,
+checkpoint, loop, recipe, pretrain.
+"""

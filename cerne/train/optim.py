@@ -1,0 +1,122 @@
+"""The optimizer of a training run: AdamW, or Muon for the matrices of the blocks + AdamW.
+
+AdamW's decay is decoupled and touches matrices only (never norms or biases). State is read and
+written as named tensors, so that a checkpoint holds it as safetensors. Frozen parameters take no
+part. Leaves out schedules: the caller passes the learning-rate factor and the momentum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from cerne.errors import CheckpointError
+from cerne.train.config import TrainConfig
+from cerne.train.muon import Muon
+
+
+class Optimizer:
+    """Updates named parameters in place from their gradients.
+
+    Args:
+        named_parameters: (name, parameter) pairs; those without requires_grad are left alone.
+        config: optimizer, learning rates, betas, decays.
+    """
+
+    def __init__(
+        self, named_parameters: Iterable[tuple[str, Parameter]], config: TrainConfig
+    ) -> None:
+        self.config = config
+        self.named = {name: p for name, p in named_parameters if p.requires_grad}
+        use_muon = config.optimizer == "muon"
+        matrices = {n: p for n, p in self.named.items() if use_muon and is_block_matrix(n, p)}
+        self._adam_named = {n: p for n, p in self.named.items() if n not in matrices}
+        self._muon = Muon(matrices, weight_decay=config.muon_weight_decay)
+        decayed = [p for p in self._adam_named.values() if p.ndim >= 2]
+        plain = [p for p in self._adam_named.values() if p.ndim < 2]
+        groups = [
+            {"params": decayed, "weight_decay": config.weight_decay},
+            {"params": plain, "weight_decay": 0.0},
+        ]
+        self._adam = torch.optim.AdamW(
+            [group for group in groups if group["params"]] or [{"params": [_nothing()]}],
+            lr=config.lr,
+            betas=(config.beta1, config.beta2),
+            eps=config.eps,
+            fused=True,
+        )
+        for parameter in self._adam_named.values():
+            # Filled now, so that the state has the same tensors before and after the first update.
+            self._adam.state[parameter] = {
+                "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+
+    @property
+    def parameters(self) -> list[Parameter]:
+        """Every parameter that is trained."""
+        return list(self.named.values())
+
+    def step(self, factor: float, momentum: float) -> None:
+        """One update.
+
+        Args:
+            factor: multiplies the peak learning rates.
+            momentum: of Muon.
+        """
+        for group in self._adam.param_groups:
+            group["lr"] = self.config.lr * factor
+        self._adam.step()
+        self._muon.step(self.config.muon_lr * factor, momentum)
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        for parameter in self.named.values():
+            parameter.grad = None
+
+    def state_tensors(self) -> dict[str, Tensor]:
+        """The whole state as named tensors (views; copy before the next update)."""
+        tensors: dict[str, Tensor] = {}
+        for name, parameter in self._adam_named.items():
+            for key, value in self._adam.state[parameter].items():
+                tensors[f"adamw.{key}.{name}"] = value
+        for name, value in self._muon.state_tensors().items():
+            tensors[f"muon.momentum.{name}"] = value
+        return tensors
+
+    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over a state written from `state_tensors`.
+
+        Raises:
+            CheckpointError: a tensor is missing, unknown or of another shape or dtype.
+        """
+        own = self.state_tensors()
+        odd = sorted(own.keys() ^ tensors.keys())
+        if odd:
+            raise CheckpointError(
+                "the optimizer state is of another optimizer or model",
+                value=f"{len(odd)} tensors differ, first {odd[0]}",
+                hint="resume with the recipe of that run, or start anew with --init-from",
+            )
+        for name, value in own.items():
+            saved = tensors[name]
+            if saved.shape != value.shape or saved.dtype != value.dtype:
+                raise CheckpointError(
+                    f"optimizer tensor {name} has another form",
+                    value=f"{tuple(saved.shape)} {saved.dtype}",
+                    allowed=f"{tuple(value.shape)} {value.dtype}",
+                )
+            value.copy_(saved)
+
+
+def is_block_matrix(name: str, parameter: Tensor) -> bool:
+    """Whether Muon takes this parameter: a matrix inside a block, not an embedding or a head."""
+    return parameter.ndim == 2 and ".layers." in name
+
+
+def _nothing() -> Parameter:
+    return Parameter(torch.zeros(1))
