@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from cerne.errors import TokenizerError
+from cerne.native.tokenizer import PATTERNS
 
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _WORDS = r"|[^\r\n\p{L}\p{N}]?\p{L}+"
@@ -28,7 +29,6 @@ _SPELLINGS = {
     r"'(?i:[sdmt]|ll|ve|re)" + _WORDS + r"|\p{N}" + _OTHERS + _SPACES: "qwen2",
     **{regex: name for name, regex in REGEX.items()},
 }
-PATTERNS = ("gpt2", "gpt4", "llama3", "qwen2", "smollm")
 
 
 def pre_tokenizer_json(pattern: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,80 @@ Sources = str | Path | Iterable[str | bytes | Path]
 
 _READ_BYTES = 1 << 22
 _LOOKS_LIKE_PATH = re.compile(r"\S*(/\S*|\.\w{1,8})")
+_NOT_PLAIN_TEXT = (".gz", ".xz", ".zst", ".bz2", ".zip", ".parquet")
+
+
+class VocabularyTrainer:
+    """Counts the documents it is fed, then trains a vocabulary once.
+
+    Args:
+        vocab_size: ids wanted, control tokens included.
+        pattern: pre-tokenization, one of cerne.native.tokenizer.PATTERNS.
+        special_tokens: control tokens, placed after the last merged id in this order.
+        threads: threads that count; None: one per core. The result does not depend on it.
+    Raises:
+        TokenizerError: the size, the pattern or a control token is refused.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        pattern: str = "qwen2",
+        special_tokens: Sequence[str] = DEFAULT_SPECIALS,
+        threads: int | None = None,
+    ) -> None:
+        check_specials(special_tokens)
+        lowest = 256 + len(special_tokens)
+        if not lowest <= vocab_size <= MAX_TOKENS:
+            raise TokenizerError(
+                "the vocabulary size is out of range",
+                value=vocab_size,
+                allowed=f"{lowest} (256 bytes + {len(special_tokens)} special tokens) "
+                f"to {MAX_TOKENS}",
+            )
+        self._size, self._pattern, self._specials = vocab_size, pattern, tuple(special_tokens)
+        self._native = NativeTrainer(pattern, threads)
+
+    def feed(self, text: bytes) -> None:
+        """Add text to the current document; how a document is cut into calls does not matter."""
+        self._native.feed(text)
+
+    def end_document(self) -> None:
+        """End the current document: no token reaches across."""
+        self._native.end_document()
+
+    def train(self, progress: bool = False, allow_fewer: bool = False) -> Vocabulary:
+        """Merge until the vocabulary is full.
+
+        Args:
+            progress: show progress on standard error.
+            allow_fewer: take a smaller vocabulary when the text supports no more merges.
+        Raises:
+            TokenizerError: there was no text, or more merges are wanted than are possible.
+        """
+        counted = self._native.statistics()
+        if counted.text_bytes == 0:
+            raise TokenizerError(
+                "there is no text to train on", hint="name a file that is not empty"
+            )
+        if counted.pruned_words > 0:
+            say(
+                f"tokenizer: dropped {human_count(counted.pruned_words)} rare pre-tokens (seen at "
+                f"most {counted.pruned_up_to} times, {human_count(counted.pruned_occurrences)} "
+                "occurrences in all) to bound memory"
+            )
+        wanted = self._size - len(self._specials)
+        trained = _merge(self._native, wanted, progress)
+        self._native.close()
+        found = len(trained.token_bytes)
+        if found < wanted and not allow_fewer:
+            raise TokenizerError(
+                f"the text supports only {found - 256} merges",
+                value=f"a vocabulary of {self._size}",
+                allowed=f"at most {found + len(self._specials)} for this text",
+                hint="a smaller vocabulary size, more text, or allow_fewer",
+            )
+        return make_vocabulary(trained, self._pattern, self._specials)
 
 
 def train_vocabulary(
@@ -42,41 +116,22 @@ def train_vocabulary(
     progress: bool = False,
     allow_fewer: bool = False,
 ) -> Vocabulary:
-    """Trains a byte-level BPE vocabulary.
+    """Trains on files or texts at hand; see VocabularyTrainer for the other arguments.
 
     Args:
         sources: a path, or any iterable of paths (Path, or str that names a file in a list),
             texts (str) and bytes. Each file and each text is one document.
-        vocab_size: ids wanted, control tokens included.
-        pattern: pre-tokenization, one of cerne.tokenizer.patterns.PATTERNS.
-        special_tokens: control tokens, placed after the last merged id in this order.
-        threads: threads that count; None: one per core. The result does not depend on it.
-        progress: show progress on standard error.
-        allow_fewer: take a smaller vocabulary when the text supports no more merges.
     Raises:
-        TokenizerError: no text, a size out of range or more merges wanted than are possible.
+        TokenizerError: see VocabularyTrainer; or a file cannot be read.
     """
-    check_specials(special_tokens)
-    lowest = 256 + len(special_tokens)
-    if not lowest <= vocab_size <= MAX_TOKENS:
-        raise TokenizerError(
-            "the vocabulary size is out of range",
-            value=vocab_size,
-            allowed=f"{lowest} (256 bytes + {len(special_tokens)} special tokens) to {MAX_TOKENS}",
-        )
-    wanted = vocab_size - len(special_tokens)
-    with NativeTrainer(pattern, threads) as trainer:
-        _feed(trainer, sources, progress)
-        trained = _merge(trainer, wanted, progress)
-    found = len(trained.token_bytes)
-    if found < wanted and not allow_fewer:
-        raise TokenizerError(
-            f"the text supports only {found - 256} merges",
-            value=f"a vocabulary of {vocab_size}",
-            allowed=f"at most {found + len(special_tokens)} for this text",
-            hint="a smaller vocabulary size, more text, or allow_fewer",
-        )
-    return make_vocabulary(trained, pattern, special_tokens)
+    trainer = VocabularyTrainer(vocab_size, pattern, special_tokens, threads)
+    items = [Path(sources)] if isinstance(sources, (str, Path)) else sources
+    if progress:
+        with Progress("counting words", unit="B") as bar:
+            _feed_all(trainer, items, bar.advance)
+    else:
+        _feed_all(trainer, items, lambda size: None)
+    return trainer.train(progress, allow_fewer)
 
 
 def make_vocabulary(
@@ -98,27 +153,6 @@ def make_vocabulary(
     )
 
 
-def _feed(trainer: NativeTrainer, sources: Sources, progress: bool) -> None:
-    items = [Path(sources)] if isinstance(sources, (str, Path)) else sources
-    documents = _documents(items)
-    if not progress:
-        for _ in _feed_all(trainer, documents):
-            pass
-    else:
-        with Progress("counting words", unit="B") as bar:
-            for size in _feed_all(trainer, documents):
-                bar.advance(size)
-    counted = trainer.statistics()
-    if counted.text_bytes == 0:
-        raise TokenizerError("there is no text to train on", hint="name a file that is not empty")
-    if counted.pruned_words > 0:
-        say(
-            f"tokenizer: dropped {human_count(counted.pruned_words)} rare pre-tokens (seen at most "
-            f"{counted.pruned_up_to} times, {human_count(counted.pruned_occurrences)} occurrences "
-            "in all) to bound memory"
-        )
-
-
 def _merge(trainer: NativeTrainer, wanted: int, progress: bool) -> TrainedBpe:
     if not progress:
         return trainer.train(wanted)
@@ -132,11 +166,15 @@ def _merge(trainer: NativeTrainer, wanted: int, progress: bool) -> TrainedBpe:
     return trained
 
 
-def _feed_all(trainer: NativeTrainer, documents: Iterable[Iterable[bytes]]) -> Iterator[int]:
-    for document in documents:
+def _feed_all(
+    trainer: VocabularyTrainer,
+    items: Iterable[str | bytes | Path],
+    on_bytes: Callable[[int], None],
+) -> None:
+    for document in _documents(items):
         for piece in document:
             trainer.feed(piece)
-            yield len(piece)
+            on_bytes(len(piece))
         trainer.end_document()
 
 
@@ -166,6 +204,12 @@ def _is_path(text: str, number: int) -> bool:
 
 
 def _read_pieces(path: Path) -> Iterator[bytes]:
+    if path.suffix.lower() in _NOT_PLAIN_TEXT:
+        raise TokenizerError(
+            "this file is no plain text",
+            value=str(path),
+            hint="`cerne tokenizer train` reads it, or pass its texts",
+        )
     try:
         with open(path, "rb") as handle:
             while piece := handle.read(_READ_BYTES):

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cerne.errors import TokenizerError
-from cerne.tokenizer.patterns import PATTERNS
+from cerne.native.tokenizer import PATTERNS
 from cerne.tokenizer.special import AddedToken, Roles
 
 MAX_TOKENS = 1 << 24
@@ -23,7 +23,7 @@ class Vocabulary:
     Attributes:
         token_bytes: bytes by id; b"" where the id is an added token or not used.
         merges: pairs of ids in order of priority, uint32 [M, 2].
-        pattern: pre-tokenization, one of cerne.tokenizer.patterns.PATTERNS.
+        pattern: pre-tokenization, one of cerne.native.tokenizer.PATTERNS.
         added: added tokens in order of id.
         roles: which control token does what.
         normalizer: "nfc" when text is brought into Unicode form C first (Qwen2).

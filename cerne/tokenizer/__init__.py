@@ -1,0 +1,1 @@
+"""Byte-level BPE: training, encoding, control tokens, chat templates, streaming detokenizer."""
