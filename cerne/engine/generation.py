@@ -8,7 +8,7 @@ out: prompts as text and receipts (session.py), beam search (beam.py).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -76,6 +76,12 @@ def resolve_max_tokens(prompt_tokens: int, params: SamplingParams, context: int)
     if left < (1 if params.max_tokens is None else params.max_tokens):
         raise ContextOverflowError(prompt_tokens, params.max_tokens, context)
     return min(DEFAULT_MAX_TOKENS, left) if params.max_tokens is None else params.max_tokens
+
+
+def resolve_stop_ids(params: SamplingParams, model_stop_ids: Collection[int]) -> frozenset[int]:
+    """Every token id that ends the answer."""
+    own = frozenset() if params.ignore_eos else frozenset(model_stop_ids)
+    return own | frozenset(params.stop_tokens)
 
 
 class Answer:
@@ -174,7 +180,7 @@ def run(
     stop_ids: Collection[int] = (),
     stream: bool = False,
     max_batch: int = MAX_BATCH,
-) -> Iterator[tuple[int, Piece]]:
+) -> Generator[tuple[int, Piece], None, None]:
     """Serve all requests; yields (index of the request, piece) as they come.
 
     Args:
@@ -194,10 +200,7 @@ def run(
     places = min(len(waiting), max_batch, engine.room(needed))
 
     def answer(i: int, choice: int) -> Answer:
-        params = requests[i].params
-        ids = frozenset(params.stop_tokens)
-        if not params.ignore_eos:
-            ids |= frozenset(stop_ids)
+        ids = resolve_stop_ids(requests[i].params, stop_ids)
         return Answer(requests[i], choice, limits[i], ids, text_decoder, stream)
 
     with engine.open(places, needed) as pool:

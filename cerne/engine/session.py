@@ -1,0 +1,226 @@
+"""The public object: a model with its tokenizer, prompts in, completions out.
+
+    model = cerne.load("runs/demo")
+    done = model.generate("Once upon a time", max_tokens=64, temperature=0.0)
+
+A string is a raw prompt (encoded as text, with the document start token where the tokenizer has
+one); a list of messages goes through the chat template. Keyword arguments are the fields of
+`SamplingParams`. Finding and opening the model is the business of locate.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cerne.device import resolve_device, resolve_precision, set_threads
+from cerne.engine.beam import beam_search
+from cerne.engine.generation import (
+    MAX_BATCH,
+    Request,
+    complete,
+    resolve_max_tokens,
+    resolve_stop_ids,
+    run,
+)
+from cerne.engine.interface import Choice, Completion, Piece, SamplingParams
+from cerne.engine.locate import find_model
+from cerne.engine.receipt import make_receipt, model_digest
+from cerne.engine.torch_engine import TorchEngine
+from cerne.errors import ConfigError, InputError, TokenizerError
+from cerne.model.hf import load_model
+from cerne.model.transformer import Transformer
+from cerne.tokenizer.chat import render, template_facts
+
+if TYPE_CHECKING:
+    from cerne.tokenizer.bpe import Tokenizer
+
+Prompt = str | Sequence[Mapping[str, Any]]
+
+
+def load(
+    model: str | Path,
+    *,
+    device: str = "cpu",
+    threads: int | None = None,
+    precision: str = "fp32",
+    context: int | None = None,
+) -> LanguageModel:
+    """Open a model.
+
+    Args:
+        model: a model directory, or a run directory (its newest model).
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
+        threads: compute threads of this process; None: all cores it may use.
+        precision: `fp32`, `bf16` or `auto`; parameters are stored in it.
+        context: tokens that a sequence may hold; None: what the model was made for.
+    Raises:
+        InputError: no model there, damaged files, an unsupported architecture.
+        EnvironmentLack: the device is missing.
+    """
+    from cerne.tokenizer.bpe import Tokenizer
+
+    place = resolve_device(device)
+    dtype, _ = resolve_precision(precision, place)
+    set_threads(threads)
+    folder = find_model(model)
+    tokenizer = Tokenizer.load(folder)
+    weights = load_model(folder, device=place, dtype=dtype)
+    return LanguageModel(weights, tokenizer, folder=folder, context=context)
+
+
+class LanguageModel:
+    """A model ready to answer; made by `load`, or from a model and a tokenizer in memory.
+
+    Args:
+        model: the network; used in place.
+        tokenizer: the tokenizer it was trained with.
+        folder: the model directory that receipts name; None: answers carry no receipt.
+        context: tokens that a sequence may hold; None: the model's own.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        tokenizer: Tokenizer,
+        *,
+        folder: Path | None = None,
+        context: int | None = None,
+    ) -> None:
+        self.engine = TorchEngine(model, context=context)
+        self.tokenizer = tokenizer
+        self.folder = folder
+        self.stop_ids = _stop_ids(model, tokenizer)
+
+    @property
+    def context(self) -> int:
+        """Tokens that prompt and answer can have together."""
+        return self.engine.context
+
+    def logits(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        """Raw logits after each token, float32 [T, V].
+
+        Raises:
+            EngineError: no tokens, more than the context, or an id outside the vocabulary.
+        """
+        with self.engine.open(1, max(1, len(ids))) as pool:
+            result = pool.prefill(pool.start(), ids, "all")
+        assert result is not None
+        return result
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """The token ids of a prompt as `generate` sees them.
+
+        Raises:
+            InputError: neither text nor messages. TokenizerError: no chat template.
+        """
+        if isinstance(prompt, str):
+            return self.tokenizer.encode_prompt(prompt)
+        return render(prompt, self.tokenizer, add_generation_prompt=True).ids
+
+    def generate(
+        self, prompt: Prompt, params: SamplingParams | None = None, **options: Any
+    ) -> Completion:
+        """Continue a prompt.
+
+        Args:
+            prompt: text, or a list of messages for the chat template.
+            params: sampling parameters; `options` are set on top of them.
+        Raises:
+            ConfigError: an unknown option (the nearest one is named) or a value out of range.
+            EngineError: prompt and max_tokens exceed the context (both numbers are named).
+        """
+        return self.batch([prompt], params, **options)[0]
+
+    def stream(
+        self, prompt: Prompt, params: SamplingParams | None = None, **options: Any
+    ) -> Iterator[Piece]:
+        """Continue a prompt piece by piece; the texts of the pieces, joined, are the text.
+
+        The last piece of each choice has `finish_reason` and `choice` (with the receipt). Closing
+        the iterator stops the work. Arguments and errors as in `generate`, raised at once.
+        """
+        chosen = SamplingParams.of(params, **options)
+        if chosen.beams > 1:
+            raise ConfigError(
+                "beam search cannot be streamed", value=f"beams={chosen.beams}", allowed="beams=1"
+            )
+        request = Request(self.encode(prompt), chosen)
+        resolve_max_tokens(len(request.prompt), chosen, self.context)
+        return self._pieces(request)
+
+    def batch(
+        self, prompts: Sequence[Prompt], params: SamplingParams | None = None, **options: Any
+    ) -> list[Completion]:
+        """Continue several prompts together; the tokens are those of one by one (in float32)."""
+        if isinstance(prompts, (str, bytes)):
+            raise InputError("batch needs a list of prompts", value=prompts)
+        chosen = SamplingParams.of(params, **options)
+        requests = [Request(self.encode(prompt), chosen) for prompt in prompts]
+        return [
+            replace(one, choices=tuple(self._signed(request, choice) for choice in one.choices))
+            for request, one in zip(requests, self._complete(requests, MAX_BATCH), strict=True)
+        ]
+
+    def generate_batch(
+        self,
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
+        max_batch: int = MAX_BATCH,
+    ) -> list[Completion]:
+        """Continue many prompts given as token ids, as evaluation and rollouts do; no receipts."""
+        return self._complete([Request(ids, params) for ids in prompts], max_batch)
+
+    def _complete(self, requests: Sequence[Request], max_batch: int) -> list[Completion]:
+        if requests and requests[0].params.beams > 1:
+            return [beam_search(self.engine, self.tokenizer, r, self.stop_ids) for r in requests]
+        return complete(self.engine, self.tokenizer, requests, self.stop_ids, max_batch)
+
+    def _pieces(self, request: Request) -> Iterator[Piece]:
+        stream = run(self.engine, self.tokenizer, [request], self.stop_ids, stream=True)
+        with contextlib.closing(stream):
+            for _, piece in stream:
+                if piece.choice is None:
+                    yield piece
+                else:
+                    yield replace(piece, choice=self._signed(request, piece.choice))
+
+    def _signed(self, request: Request, choice: Choice) -> Choice:
+        """The choice with its receipt, when the model has files to name."""
+        if self._digests is None:
+            return choice
+        model, tokenizer = self._digests
+        receipt = make_receipt(
+            choice,
+            prompt=request.prompt,
+            params=request.params,
+            max_tokens=resolve_max_tokens(len(request.prompt), request.params, self.context),
+            stop_ids=resolve_stop_ids(request.params, self.stop_ids),
+            model=model,
+            tokenizer=tokenizer,
+            arithmetic=self.engine.arithmetic,
+        )
+        return replace(choice, receipt=receipt)
+
+    @functools.cached_property
+    def _digests(self) -> tuple[str, str] | None:
+        return None if self.folder is None else (model_digest(self.folder), self.tokenizer.digest)
+
+
+def _stop_ids(model: Transformer, tokenizer: Tokenizer) -> frozenset[int]:
+    """Ids that end an answer: of the tokenizer, of generation_config.json, of the template."""
+    listed = model.generation_config.get("eos_token_id", [])
+    ids = {tokenizer.eos_token_id, tokenizer.end_of_turn_id}
+    ids |= set(listed) if isinstance(listed, list) else {listed}
+    if tokenizer.chat_template:
+        # A broken template is reported when messages are rendered; raw prompts work without it.
+        with contextlib.suppress(TokenizerError):
+            ids |= template_facts(tokenizer).end_of_turn_ids
+    return frozenset(token for token in ids if token is not None)
