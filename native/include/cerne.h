@@ -90,13 +90,13 @@ CERNE_API cerne_status cerne_tokenizer_set_integer(cerne_tokenizer* tokenizer, c
  * that text never produces and that decodes to nothing (a special token). Each of the 256 single
  * bytes must be there. `offsets` has num_tokens + 1 entries. The data are copied. */
 CERNE_API cerne_status cerne_tokenizer_set_vocabulary(cerne_tokenizer* tokenizer,
-                                                      const uint8_t* bytes,
-                                                      const uint64_t* offsets, size_t num_tokens);
+                                                      const uint8_t* bytes, const uint64_t* offsets,
+                                                      size_t num_tokens);
 
 /* Sets the merges in order of priority: merge i joins ids pairs[2 * i] and pairs[2 * i + 1]. The
  * joined bytes must be a token. Call after set_vocabulary. The data are copied. */
-CERNE_API cerne_status cerne_tokenizer_set_merges(cerne_tokenizer* tokenizer,
-                                                  const uint32_t* pairs, size_t num_merges);
+CERNE_API cerne_status cerne_tokenizer_set_merges(cerne_tokenizer* tokenizer, const uint32_t* pairs,
+                                                  size_t num_merges);
 
 /* Checks and freezes the tokenizer. */
 CERNE_API cerne_status cerne_tokenizer_build(cerne_tokenizer* tokenizer);
@@ -124,9 +124,9 @@ CERNE_API cerne_status cerne_tokenizer_token_lengths(const cerne_tokenizer* toke
 
 /* Decodes ids into bytes[0 .. *num_bytes). With less room than needed: CERNE_BUFFER_TOO_SMALL and
  * *num_bytes = the needed number. Fails on an id >= vocabulary size. */
-CERNE_API cerne_status cerne_tokenizer_decode(const cerne_tokenizer* tokenizer,
-                                              const uint32_t* ids, size_t num_ids, uint8_t* bytes,
-                                              size_t capacity, size_t* num_bytes);
+CERNE_API cerne_status cerne_tokenizer_decode(const cerne_tokenizer* tokenizer, const uint32_t* ids,
+                                              size_t num_ids, uint8_t* bytes, size_t capacity,
+                                              size_t* num_bytes);
 
 /* Splits text into pre-tokens: ends[0 .. *num_ends) are the byte offsets where each ends.
  * `capacity` = size is always enough; with less: CERNE_BUFFER_TOO_SMALL, *num_ends = needed.

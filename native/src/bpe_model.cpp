@@ -25,8 +25,8 @@ void PairTable::insert(uint32_t left, uint32_t right, uint32_t rank) {
 
 void BpeModel::set_vocabulary(const uint8_t* bytes, const uint64_t* offsets, size_t num_tokens) {
   if (num_tokens == 0 || num_tokens > kMaxTokens) {
-    throw invalid("the vocabulary has " + std::to_string(num_tokens) +
-                  " tokens; allowed: 1 to " + std::to_string(kMaxTokens));
+    throw invalid("the vocabulary has " + std::to_string(num_tokens) + " tokens; allowed: 1 to " +
+                  std::to_string(kMaxTokens));
   }
   for (size_t i = 0; i < num_tokens; ++i) {
     if (offsets[i + 1] < offsets[i]) {

@@ -64,6 +64,19 @@ class CacheTable {
     uint32_t ids[kIds];
 
     uint32_t count() const { return ids[0] >> 24; }  // 0: empty
+
+    // Copies the ids to `out` and returns their number. Copies whole vectors where ids_end allows.
+    uint32_t copy_ids(uint32_t* out, const uint32_t* ids_end) const {
+      const uint32_t first = ids[0];
+      const uint32_t num_ids = first >> 24;
+      if (ids_end - out >= kIds) {
+        std::memcpy(out, ids, sizeof(ids));
+      } else {
+        for (uint32_t i = 0; i < num_ids; ++i) out[i] = ids[i];
+      }
+      out[0] = first & 0xFFFFFF;
+      return num_ids;
+    }
   };
 
   explicit CacheTable(size_t bytes) {
@@ -105,8 +118,8 @@ class CacheTable {
 };
 
 struct PretokenCache {
-  using Short = CacheTable<2, 4>;   // 32-byte entries: up to 15 bytes, 4 ids
-  using Long = CacheTable<6, 20>;   // 128-byte entries: up to 47 bytes, 20 ids
+  using Short = CacheTable<2, 4>;  // 32-byte entries: up to 15 bytes, 4 ids
+  using Long = CacheTable<6, 20>;  // 128-byte entries: up to 47 bytes, 20 ids
 
   explicit PretokenCache(size_t bytes) : small(bytes / 2), large(bytes / 2) {}
 

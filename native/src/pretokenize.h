@@ -97,8 +97,8 @@ const uint8_t* next_gpt2(const uint8_t* p, const uint8_t* end) {
   const uint8_t* q = p + c.size;
   if (*p == ' ' && q < end) {
     const Char next = decode_char(q, end);
-    const bool joins = next.cls != CharClass::kSpace &&
-                       !(kSplitDigits && next.cls == CharClass::kNumber);
+    const bool joins =
+        next.cls != CharClass::kSpace && !(kSplitDigits && next.cls == CharClass::kNumber);
     if (joins) {
       c = next;
       q += next.size;
@@ -177,18 +177,29 @@ decltype(auto) with_pattern(Pattern pattern, Visitor&& visitor) {
   return visitor.template operator()<Pattern::kGpt2>();
 }
 
+// The most pre-tokens that one step of `find_ends` writes.
+constexpr size_t kMinEnds = 72;
+
+// Writes where the pre-tokens from p on end, in order, until `capacity` (>= kMinEnds) may not hold
+// another step or the text is over; returns their number and moves p to the last end. This is the
+// fast path: windows of 64 bytes at a time where the text allows it.
+size_t find_ends(Pattern pattern, const uint8_t*& p, const uint8_t* end, const uint8_t** ends,
+                 size_t capacity);
+
 // Calls f(start, size) for each pre-token of text[0 .. size), in order; they cover the text.
 template <typename F>
 void for_each_pretoken(Pattern pattern, const uint8_t* text, size_t size, F&& f) {
-  with_pattern(pattern, [&]<Pattern kPattern>() {
-    const uint8_t* p = text;
-    const uint8_t* const end = text + size;
-    while (p < end) {
-      const uint8_t* const q = next_pretoken<kPattern>(p, end);
-      f(p, static_cast<size_t>(q - p));
-      p = q;
+  constexpr size_t kCapacity = 256;
+  const uint8_t* ends[kCapacity];
+  const uint8_t* p = text;
+  const uint8_t* start = text;
+  while (p < text + size) {
+    const size_t count = find_ends(pattern, p, text + size, ends, kCapacity);
+    for (size_t i = 0; i < count; ++i) {
+      f(start, static_cast<size_t>(ends[i] - start));
+      start = ends[i];
     }
-  });
+  }
 }
 
 }  // namespace cerne

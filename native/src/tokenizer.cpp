@@ -11,19 +11,22 @@ namespace cerne {
 namespace {
 
 // Pre-tokens are found, hashed and looked up this many at a time, so that memory waits overlap.
-constexpr size_t kBatch = 128;
+constexpr size_t kBatch = 256;
 
 constexpr size_t kShortMax = PretokenKey<2>::kMaxSize;
 constexpr size_t kLongMax = PretokenKey<6>::kMaxSize;
 
 }  // namespace
 
-struct Tokenizer::Piece {
-  const uint8_t* start;
-  size_t size;
-};
-
-Tokenizer::Worker::Worker(const Tokenizer& tokenizer) : cache(tokenizer.options_.cache_bytes) {}
+Tokenizer::Worker::Worker(const Tokenizer& tokenizer) : cache(tokenizer.options_.cache_bytes) {
+  // Whole tokens are the commonest pre-tokens: knowing them spares most first-time merges.
+  for (const uint32_t id : tokenizer.whole_tokens_) {
+    const std::string_view token = tokenizer.model_.token(id);
+    const uint8_t* const bytes = reinterpret_cast<const uint8_t*>(token.data());
+    const auto key = make_key<2>(bytes, token.size(), token.size());
+    PretokenCache::Short::insert(cache.small.set_of(key.hash()), key, &id, 1);
+  }
+}
 
 // Takes an idle worker or makes one; gives it back at the end of the scope.
 class Tokenizer::WorkerLease {
@@ -53,7 +56,19 @@ class Tokenizer::WorkerLease {
 };
 
 Tokenizer::Tokenizer(BpeModel model, const TokenizerOptions& options)
-    : model_(std::move(model)), options_(options) {}
+    : model_(std::move(model)), options_(options) {
+  // A token need not be what its bytes merge to, so each is tried.
+  MergeScratch scratch;
+  uint32_t ids[kShortMax];
+  for (uint32_t id = 0; id < model_.num_tokens(); ++id) {
+    const std::string_view token = model_.token(id);
+    if (token.empty() || token.size() > kShortMax) continue;
+    const uint8_t* const bytes = reinterpret_cast<const uint8_t*>(token.data());
+    if (options_.ignore_merges || model_.merge(bytes, token.size(), ids, scratch) == 1) {
+      whole_tokens_.push_back(id);
+    }
+  }
+}
 
 Tokenizer::~Tokenizer() = default;
 
@@ -70,53 +85,49 @@ size_t Tokenizer::encode_word(Worker& worker, const uint8_t* word, size_t size,
   return model_.merge(word, size, ids, worker.scratch);
 }
 
-size_t Tokenizer::encode_pieces(Worker& worker, const Piece* pieces, size_t num_pieces,
-                                uint32_t* ids, const uint32_t* ids_end) const {
+size_t Tokenizer::encode_pieces(Worker& worker, const uint8_t* start, const uint8_t* const* ends,
+                                size_t num_pieces, const uint8_t* text_end, uint32_t* ids,
+                                const uint32_t* ids_end) const {
   using Short = PretokenCache::Short;
   using Long = PretokenCache::Long;
   uint32_t* out = ids;
-  const uint8_t* const text_end = pieces[num_pieces - 1].start + pieces[num_pieces - 1].size;
   Short::Key keys[kBatch];
   Short::Entry* sets[kBatch];
+  const uint8_t* piece = start;
   for (size_t i = 0; i < num_pieces; ++i) {
-    const Piece piece = pieces[i];
-    if (piece.size > kShortMax) continue;
-    keys[i] = make_key<2>(piece.start, piece.size, static_cast<size_t>(text_end - piece.start));
-    sets[i] = worker.cache.small.set_of(keys[i].hash());
-    __builtin_prefetch(sets[i]);
+    const size_t size = static_cast<size_t>(ends[i] - piece);
+    if (size <= kShortMax) {
+      keys[i] = make_key<2>(piece, size, static_cast<size_t>(text_end - piece));
+      sets[i] = worker.cache.small.set_of(keys[i].hash());
+      __builtin_prefetch(sets[i]);
+    }
+    piece = ends[i];
   }
+  piece = start;
   for (size_t i = 0; i < num_pieces; ++i) {
-    const Piece piece = pieces[i];
-    if (piece.size <= kShortMax) {
+    const uint8_t* const word = piece;
+    const size_t size = static_cast<size_t>(ends[i] - word);
+    piece = ends[i];
+    if (size <= kShortMax) {
       if (const Short::Entry* entry = Short::find(sets[i], keys[i])) {
-        const uint32_t count = entry->count();
-        if (ids_end - out >= 4) {
-          std::memcpy(out, entry->ids, sizeof(entry->ids));
-          out[0] &= kMaxTokens - 1;
-        } else {
-          for (uint32_t k = 0; k < count; ++k) out[k] = entry->ids[k] & (kMaxTokens - 1);
-        }
-        out += count;
+        out += entry->copy_ids(out, ids_end);
         continue;
       }
-      const size_t count = encode_word(worker, piece.start, piece.size, out);
+      const size_t count = encode_word(worker, word, size, out);
       Short::insert(sets[i], keys[i], out, count);
       out += count;
-    } else if (piece.size <= kLongMax) {
-      const Long::Key key = make_key<6>(piece.start, piece.size, piece.size);
+    } else if (size <= kLongMax) {
+      const Long::Key key = make_key<6>(word, size, size);
       Long::Entry* const set = worker.cache.large.set_of(key.hash());
       if (const Long::Entry* entry = Long::find(set, key)) {
-        const uint32_t count = entry->count();
-        for (uint32_t k = 0; k < count; ++k) out[k] = entry->ids[k];
-        out[0] &= kMaxTokens - 1;
-        out += count;
+        out += entry->copy_ids(out, ids_end);
         continue;
       }
-      const size_t count = encode_word(worker, piece.start, piece.size, out);
+      const size_t count = encode_word(worker, word, size, out);
       Long::insert(set, key, out, count);
       out += count;
     } else {
-      out += encode_word(worker, piece.start, piece.size, out);
+      out += encode_word(worker, word, size, out);
     }
   }
   return static_cast<size_t>(out - ids);
@@ -127,33 +138,24 @@ size_t Tokenizer::encode(const uint8_t* text, size_t size, uint32_t* ids, size_t
   WorkerLease lease(*this);
   Worker& worker = *lease;
   size_t total = 0;
-  const auto flush = [&](const Piece* pieces, size_t num_pieces) {
-    const uint8_t* const end = pieces[num_pieces - 1].start + pieces[num_pieces - 1].size;
-    const size_t worst = static_cast<size_t>(end - pieces[0].start);
+  const uint8_t* p = text;
+  const uint8_t* const end = text + size;
+  const uint8_t* ends[kBatch];
+  while (p < end) {
+    const uint8_t* const start = p;
+    const size_t num_pieces = find_ends(options_.pattern, p, end, ends, kBatch);
+    const size_t worst = static_cast<size_t>(p - start);
     if (total <= capacity && capacity - total >= worst) {
-      total += encode_pieces(worker, pieces, num_pieces, ids + total, ids + capacity);
-      return;
+      total += encode_pieces(worker, start, ends, num_pieces, end, ids + total, ids + capacity);
+      continue;
     }
     worker.overflow.resize(worst);
     uint32_t* const buffer = worker.overflow.data();
-    const size_t count = encode_pieces(worker, pieces, num_pieces, buffer, buffer + worst);
+    const size_t count =
+        encode_pieces(worker, start, ends, num_pieces, end, buffer, buffer + worst);
     if (total < capacity) std::copy_n(buffer, std::min(count, capacity - total), ids + total);
     total += count;
-  };
-  with_pattern(options_.pattern, [&]<Pattern kPattern>() {
-    Piece pieces[kBatch];
-    const uint8_t* p = text;
-    const uint8_t* const end = text + size;
-    while (p < end) {
-      size_t count = 0;
-      while (p < end && count < kBatch) {
-        const uint8_t* const q = next_pretoken<kPattern>(p, end);
-        pieces[count++] = {p, static_cast<size_t>(q - p)};
-        p = q;
-      }
-      flush(pieces, count);
-    }
-  });
+  }
   return total;
 }
 

@@ -1,4 +1,5 @@
-// Text to ids: pre-tokens through a bounded cache of what they encode to, misses through the merges.
+// Text to ids: pre-tokens through a bounded cache of what they encode to, misses through the
+// merges.
 #ifndef CERNE_SRC_TOKENIZER_H_
 #define CERNE_SRC_TOKENIZER_H_
 
@@ -40,18 +41,20 @@ class Tokenizer {
     PretokenCache cache;
     MergeScratch scratch;
     std::vector<uint32_t> overflow;  // ids of one batch when the caller's buffer may not hold it
-    std::vector<uint32_t> word_ids;
   };
   class WorkerLease;
-  struct Piece;
 
-  size_t encode_pieces(Worker& worker, const Piece* pieces, size_t num_pieces, uint32_t* ids,
+  // Encodes the pre-tokens from `start` on that end at ends[0 .. num_pieces). Bytes up to text_end
+  // may be read, ids up to ids_end written.
+  size_t encode_pieces(Worker& worker, const uint8_t* start, const uint8_t* const* ends,
+                       size_t num_pieces, const uint8_t* text_end, uint32_t* ids,
                        const uint32_t* ids_end) const;
   size_t encode_word(Worker& worker, const uint8_t* word, size_t size, uint32_t* ids) const;
   ThreadPool& pool_of(size_t num_threads);
 
   BpeModel model_;
   TokenizerOptions options_;
+  std::vector<uint32_t> whole_tokens_;  // short tokens that their own bytes encode to
   std::mutex workers_mutex_;
   std::vector<std::unique_ptr<Worker>> idle_workers_;
   std::mutex pool_mutex_;

@@ -150,9 +150,9 @@ cerne_status cerne_tokenizer_encode(cerne_tokenizer* tokenizer, const uint8_t* t
                                     uint32_t* ids, size_t capacity, size_t* num_ids) {
   return guarded([&]() -> cerne_status {
     Tokenizer& self = built(tokenizer);
-    require((text != nullptr || size == 0) && (ids != nullptr || capacity == 0) &&
-                num_ids != nullptr,
-            "cerne_tokenizer_encode: a required pointer is null");
+    require(
+        (text != nullptr || size == 0) && (ids != nullptr || capacity == 0) && num_ids != nullptr,
+        "cerne_tokenizer_encode: a required pointer is null");
     *num_ids = self.encode(text, size, ids, capacity);
     if (*num_ids <= capacity) return CERNE_OK;
     cerne::set_last_error("cerne_tokenizer_encode: the buffer is too small");
