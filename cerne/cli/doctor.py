@@ -68,7 +68,7 @@ def collect(peaks: bool) -> dict[str, Any]:
         result["peaks"] = matmul_peaks()
         for name, value in result["peaks"].items():
             checks.append(
-                (f"matmul {name}", True, f"{value:.0f} GFLOP/s, 1024 squared, all threads")
+                (f"matmul {name}", True, f"{value:.3g} GFLOP/s, 1024 squared, all threads")
             )
     return result
 
@@ -77,9 +77,9 @@ def _native_core() -> tuple[str, bool, str]:
     from cerne.errors import CerneError
 
     try:
-        from cerne.native.library import abi_version
+        from cerne.native.library import library
 
-        return ("native core", True, f"ABI version {abi_version()}")
+        return ("native core", True, f"ABI version {library().lib.cerne_abi_version()}")
     except (ImportError, OSError, CerneError) as error:
         return ("native core", False, f"{error}; try: pip install .")
 
