@@ -103,12 +103,17 @@ def render(
     prepared = _prepare(tokenizer)
     text = prepared.text(messages, add_generation_prompt, tools, date)
     controls = prepared.controls(text)
-    spans = marked_spans(text)
+    spans, boundaries = marked_spans(text), {}
     if not spans:
         boundaries = prepared.boundaries(messages, text, tools, date)
         spans = written_spans(text, messages, boundaries)
     spans, closed = close_spans(text, controls, spans, prepared.facts().end_of_turn_ids)
-    return _encode(tokenizer, text, controls, spans, closed)
+    ids, index_at = _encode(tokenizer, text, controls, {*boundaries.values(), *sum(spans, ())})
+    token_spans = tuple((index_at[start], index_at[stop]) for start, stop in spans)
+    mask = [False] * len(ids)
+    for start, stop in token_spans:
+        mask[start:stop] = [True] * (stop - start)
+    return RenderedChat(ids, mask, "".join((text,)), token_spans, closed)
 
 
 def template_facts(tokenizer: ChatTokenizer) -> TemplateFacts:
@@ -130,35 +135,24 @@ def check_padding(tokenizer: ChatTokenizer) -> str | None:
 
 
 def _encode(
-    tokenizer: ChatTokenizer,
-    text: TrackedText,
-    controls: Sequence[Control],
-    spans: Sequence[Span],
-    closed: bool,
-) -> RenderedChat:
+    tokenizer: ChatTokenizer, text: TrackedText, controls: Sequence[Control], cuts: set[int]
+) -> tuple[list[int], dict[int, int]]:
+    """Ids of the text, encoded piece by piece between controls and cuts, and the index of the
+    token that begins at each cut."""
     plain = "".join((text,))
-    edges = {0, len(plain)}.union(*(control[:2] for control in controls), *spans)
     at_start = {start: (stop, token) for start, stop, token in controls}
     ids: list[int] = []
-    index_at = {}
+    index_at: dict[int, int] = {}
     position = 0
-    for edge in sorted(edges):
-        if edge < position:  # inside a control token
-            index_at[edge] = len(ids)
-            continue
+    for edge in sorted({0, len(plain), *cuts}.union(*(control[:2] for control in controls))):
         if edge > position:
             ids.extend(tokenizer.encode(plain[position:edge]))
         index_at[edge] = len(ids)
-        position = edge
+        position = max(position, edge)
         if edge in at_start:
             position, token = at_start[edge]
             ids.append(token)
-            index_at[position] = len(ids)
-    token_spans = tuple((index_at[start], index_at[stop]) for start, stop in spans)
-    mask = [False] * len(ids)
-    for start, stop in token_spans:
-        mask[start:stop] = [True] * (stop - start)
-    return RenderedChat(ids, mask, plain, token_spans, closed)
+    return ids, index_at
 
 
 class _Prepared:
