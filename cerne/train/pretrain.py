@@ -8,6 +8,7 @@ a new run from a model's weights and tokenizer. Leaves out generation: samples c
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -27,8 +28,10 @@ from cerne.train.checkpoint import newest_intact
 from cerne.train.distributed import Ranks, join_ranks
 from cerne.train.hooks import Hooks
 from cerne.train.loop import Trainer, TrainResult, Validator
-from cerne.train.recipe import PretrainRecipe, check_unchanged
+from cerne.train.recipe import PretrainRecipe, TrainRecipe, check_unchanged
 from cerne.train.validate import score_documents
+
+TrainRecipeT = TypeVar("TrainRecipeT", bound=TrainRecipe)
 
 
 def run_pretrain(
@@ -60,9 +63,9 @@ def run_pretrain(
     dtype, reason = resolve_precision(recipe.run.precision, device)
     threads = set_threads(recipe.run.threads)
     run = RunDirectory(recipe.run.dir)
-    checkpoint = _checkpoint_to_resume(run, resume, fallback)
+    checkpoint = checkpoint_to_resume(run, resume, fallback)
     if checkpoint is not None:
-        recipe = _resumed_recipe(run, recipe)
+        recipe = resumed_recipe(run, recipe)
     elif ranks.first:
         atomic_write(run.path / "recipe.toml", dump_toml(recipe))
     tokenizer, data = _tokens(recipe, run, ranks, init_from, keep=checkpoint is not None)
@@ -141,7 +144,8 @@ def bits_per_byte(val: Shards, recipe: PretrainRecipe, dtype: torch.dtype) -> Va
     return validate
 
 
-def _checkpoint_to_resume(run: RunDirectory, resume: bool, fallback: bool) -> Path | None:
+def checkpoint_to_resume(run: RunDirectory, resume: bool, fallback: bool) -> Path | None:
+    """The checkpoint that --resume means; None for a new run, whose folder must be unused."""
     if not resume:
         if run.saved():
             raise ConfigError(
@@ -161,9 +165,9 @@ def _checkpoint_to_resume(run: RunDirectory, resume: bool, fallback: bool) -> Pa
     return checkpoint
 
 
-def _resumed_recipe(run: RunDirectory, given: PretrainRecipe) -> PretrainRecipe:
+def resumed_recipe(run: RunDirectory, given: TrainRecipeT) -> TrainRecipeT:
     """The given recipe after the check against the saved one; a measured length stays."""
-    saved = load_recipe(PretrainRecipe, run.path / "recipe.toml")
+    saved = load_recipe(type(given), run.path / "recipe.toml")
     check_unchanged(saved, given)
     limit_s = given.train.time_limit_s
     if limit_s is not None and limit_s == saved.train.time_limit_s:

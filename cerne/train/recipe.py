@@ -88,14 +88,19 @@ class ModelSection(Config):
         return config
 
 
-class PretrainRecipe(Config):
-    """A whole pre-training recipe."""
+class TrainRecipe(Config):
+    """What every training recipe has."""
 
     run: RunConfig = RunConfig()
+    train: TrainConfig = TrainConfig()
+
+
+class PretrainRecipe(TrainRecipe):
+    """A whole pre-training recipe."""
+
     data: DataConfig = DataConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelSection = ModelSection()
-    train: TrainConfig = TrainConfig()
 
     @model_validator(mode="after")
     def _check(self) -> Self:
