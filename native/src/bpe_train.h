@@ -1,10 +1,11 @@
 // Byte-pair-encoding training on weighted words.
 //
 // In:  distinct words (byte strings) with 64-bit counts, a target vocabulary size.
-// Out: merges in rank order. Ids 0-255 are the bytes in GPT-2's order; a merge makes the next id,
-//      except when its bytes already are a token: then it uses that id again ("duplicate" merge).
+// Out: merges in rank order. Ids 0-255 are the bytes in GPT-2's order; each merge makes the next
+//      id. No two merges make the same bytes: merges act alike on all occurrences of a byte string
+//      that no token straddles, so a string has one derivation.
 // Order: highest pair count first; equal counts: smallest (left id, right id). This is the order of
-//      the BpeTrainer of the `tokenizers` package, duplicate merges included.
+//      the BpeTrainer of the `tokenizers` package.
 // Left out: pre-tokenization and counting (word_count.h), special tokens.
 #ifndef CERNE_SRC_BPE_TRAIN_H_
 #define CERNE_SRC_BPE_TRAIN_H_
@@ -13,7 +14,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 namespace cerne {
@@ -21,7 +21,6 @@ namespace cerne {
 struct BpeMerge {
   uint32_t left;
   uint32_t right;
-  uint32_t result;
 };
 
 enum class BpeTrainStatus { kDone, kExhausted, kStopped };
@@ -30,7 +29,7 @@ enum class BpeTrainStatus { kDone, kExhausted, kStopped };
 using BpeProgress = int32_t (*)(void* user, uint64_t done, uint64_t total);
 
 // One training run: add every word, then train once. Not thread safe.
-// Memory: at most 20 bytes per byte of distinct words, plus about 60 bytes per distinct pair.
+// Memory: at most 20 bytes per byte of distinct words, plus about 90 bytes per distinct pair.
 class BpeTrainer {
  public:
   BpeTrainer();
@@ -38,7 +37,8 @@ class BpeTrainer {
   // Room for words that add up to num_bytes bytes.
   void reserve(size_t num_words, size_t num_bytes);
 
-  // Words of fewer than two bytes and words of count 0 hold no pair and are skipped.
+  // Words of fewer than two bytes and words of count 0 hold no pair and are skipped. Throws Error
+  // when counts could pass 2^64.
   void add_word(const uint8_t* bytes, size_t size, uint64_t count);
 
   // Merges until the vocabulary holds vocab_size tokens (kDone) or no pair reaches min_count
@@ -75,44 +75,37 @@ class BpeTrainer {
   };
   struct Change {
     uint64_t lost = 0;    // weight of the old pair that disappears
-    uint64_t gained = 0;  // weight of the new pair that appears (modulo 2^64)
+    uint64_t gained = 0;  // weight of the new pair that appears
     uint64_t number = 0;  // occurrences of the new pair
     uint64_t next = 0;    // where its next position is written
-    bool seen = false;
   };
   // What one merge does to the pairs on one side of it, by neighbour token.
   struct Side {
     std::vector<Change> changes;
     std::vector<uint32_t> seen;
     std::vector<Touch> touches;
-    Change& change(uint32_t neighbour);
     void add(uint32_t neighbour, uint64_t weight, uint32_t position);
   };
 
   uint64_t weight_at(uint32_t position) const;
   void count_byte_pairs();
-  uint32_t token_for(uint32_t left, uint32_t right);
-  void merge_everywhere(uint32_t pair, uint32_t result);
+  void merge_everywhere(const Pair& pair, uint32_t result);
   void settle(Side& side, bool is_left, uint32_t old_inner, uint32_t result);
-  void gain(uint64_t key, uint64_t weight, uint64_t list_begin, uint64_t list_size);
-  void keep_last_of_equal_merges();
-  uint64_t reserve_positions(uint64_t number);
   uint32_t find_pair(uint64_t key) const;
-  uint32_t add_pair(uint64_t key, uint64_t count, uint64_t list_begin, uint64_t list_size);
+  void add_pair(uint64_t key, uint64_t count, uint64_t list_begin, uint64_t list_size);
   void grow_table();
   void push_candidate(uint32_t pair);
 
   std::vector<Slot> slots_;
   std::vector<BigWord> big_words_;
+  uint64_t total_weight_ = 0;  // of all bytes of all words: bounds every pair count
   std::unique_ptr<uint32_t[]> positions_;
   uint64_t positions_used_ = 0;
-  uint64_t positions_room_ = 0;
   std::vector<Pair> pairs_;
   std::vector<uint64_t> table_keys_;
   std::vector<uint32_t> table_pairs_;
   std::vector<Candidate> heap_;
   std::vector<std::string> tokens_;
-  std::unordered_map<std::string, uint32_t> token_ids_;
   std::vector<BpeMerge> merges_;
   Side left_, right_;
   std::vector<uint32_t> self_positions_;
