@@ -161,7 +161,7 @@ CERNE_API cerne_status cerne_trainer_set_string(cerne_trainer* trainer, const ch
  *                    half is left, and the statistics say how many;
  *   "max_word_bytes" >= 2 (default 2^26): the same for the bytes of all distinct words together;
  *   "min_count"      >= 1 (default 1): a pair that occurs less often is not merged.
- * Memory is at most about 20 * max_word_bytes + 48 * max_words + 56 bytes per distinct pair. */
+ * Memory is at most about 20 * max_word_bytes + 48 * max_words + 90 bytes per distinct pair. */
 CERNE_API cerne_status cerne_trainer_set_integer(cerne_trainer* trainer, const char* name,
                                                  size_t name_length, int64_t value);
 
