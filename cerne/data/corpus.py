@@ -132,6 +132,11 @@ class Corpus:
         ranges = self._ranges[part]
         return int((ranges[:, 1] - ranges[:, 0]).sum())
 
+    def document_bytes(self, part: Part) -> npt.NDArray[np.int64]:
+        """The length of each document in bytes, int64 [num_documents]."""
+        ranges = self._ranges[part]
+        return ranges[:, 1] - ranges[:, 0]
+
     def document(self, part: Part, index: int) -> bytes:
         """The bytes of one document."""
         start, stop = (int(x) for x in self._ranges[part][index])

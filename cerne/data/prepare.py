@@ -149,7 +149,7 @@ def _encode(
 ) -> None:
     folder.mkdir()
     writer = ShardWriter(folder, tokenizer)
-    end = np.array([tokenizer.eos_token_id])
+    end = np.array([writer.eos_token_id])
     for pieces, ends in _batches(corpus.pieces(part)):
         for ids, is_end in zip(tokenizer.encode_batch(pieces), ends, strict=True):
             writer.append(ids, end_document=False)

@@ -189,14 +189,14 @@ def _parquet_rows(
                         yield from _checked(value, path, line, report, errors)
                 if on_bytes is not None:
                     on_bytes(size * len(batch) // total)
-    except pyarrow.ArrowException as error:
+    except (pyarrow.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise unreadable(path, error) from None
         raise DataError(
             f"the Parquet file is truncated or damaged ({shorten(str(error), 100)})",
             value=str(path),
             hint="copy or download it again",
         ) from None
-    except OSError as error:
-        raise unreadable(path, error) from None
     if line == 0:
         report.add_empty(str(path))
 

@@ -36,9 +36,9 @@ class TokenizerFacts(Protocol):
     @property
     def vocab_size(self) -> int: ...
     @property
-    def eos_token_id(self) -> int: ...
+    def eos_token_id(self) -> int | None: ...
     @property
-    def pad_token_id(self) -> int: ...
+    def pad_token_id(self) -> int | None: ...
     @property
     def digest(self) -> str: ...
 
@@ -60,6 +60,15 @@ class ShardWriter:
     def __init__(
         self, folder: Path, tokenizer: TokenizerFacts, shard_tokens: int = SHARD_TOKENS
     ) -> None:
+        if tokenizer.eos_token_id is None:
+            raise DataError(
+                "the tokenizer has no end-of-document token",
+                hint="give it an eos_token in tokenizer_config.json",
+            )
+        self.eos_token_id: int = tokenizer.eos_token_id
+        # Padding is told by documents_BT, so any id may fill it; eos when there is no pad.
+        pad = tokenizer.pad_token_id
+        self.pad_token_id: int = self.eos_token_id if pad is None else pad
         self._folder, self._tokenizer, self._shard_tokens = folder, tokenizer, shard_tokens
         self._dtype = token_dtype(tokenizer.vocab_size)
         self._offsets = array.array("q", [0])
@@ -111,8 +120,8 @@ class ShardWriter:
             "version": VERSION,
             "dtype": self._dtype.name,
             "vocab_size": self._tokenizer.vocab_size,
-            "eos_token_id": self._tokenizer.eos_token_id,
-            "pad_token_id": self._tokenizer.pad_token_id,
+            "eos_token_id": self.eos_token_id,
+            "pad_token_id": self.pad_token_id,
             "tokenizer_digest": self._tokenizer.digest,
             "num_tokens": self.num_tokens,
             "num_documents": len(offsets) - 1,
