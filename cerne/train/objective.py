@@ -101,8 +101,8 @@ class Objective:
     ) -> Tensor:
         try:
             return self._hidden(ids_BT, positions_BT, documents_BT)
-        except _COMPILE_ERRORS as error:
-            if not self.compiled:
+        except Exception as error:
+            if not self.compiled or not isinstance(error, _compile_errors()):
                 raise
             reason = str(error).strip().splitlines()[0][:160]
             say(f"torch.compile failed, training goes on without it: {reason}")
@@ -114,15 +114,13 @@ class Objective:
 
 
 def _compile_errors() -> tuple[type[BaseException], ...]:
+    """What torch.compile raises when it cannot compile (imported late: it takes seconds)."""
     import torch._dynamo.exc
     import torch._inductor.exc
 
     names = ("InductorError", "CppCompileError", "InvalidCxxCompiler")
     found = [getattr(torch._inductor.exc, name, None) for name in names]
     return (torch._dynamo.exc.BackendCompilerFailed, *(e for e in found if isinstance(e, type)))
-
-
-_COMPILE_ERRORS = _compile_errors()
 
 
 def is_plain(batch: TrainBatch) -> bool:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import torch
 from torch import Tensor
 from torch.nn import Parameter
 
 from cerne.errors import CheckpointError
+from cerne.train.adamw import AdamW
 from cerne.train.config import TrainConfig
 from cerne.train.muon import Muon
 
@@ -33,28 +33,14 @@ class Optimizer:
         self.named = {name: p for name, p in named_parameters if p.requires_grad}
         use_muon = config.optimizer == "muon"
         matrices = {n: p for n, p in self.named.items() if use_muon and is_block_matrix(n, p)}
-        self._adam_named = {n: p for n, p in self.named.items() if n not in matrices}
         self._muon = Muon(matrices, weight_decay=config.muon_weight_decay)
-        decayed = [p for p in self._adam_named.values() if p.ndim >= 2]
-        plain = [p for p in self._adam_named.values() if p.ndim < 2]
-        groups = [
-            {"params": decayed, "weight_decay": config.weight_decay},
-            {"params": plain, "weight_decay": 0.0},
-        ]
-        self._adam = torch.optim.AdamW(
-            [group for group in groups if group["params"]] or [{"params": [_nothing()]}],
-            lr=config.lr,
-            betas=(config.beta1, config.beta2),
+        self._adam = AdamW(
+            {n: p for n, p in self.named.items() if n not in matrices},
+            beta1=config.beta1,
+            beta2=config.beta2,
             eps=config.eps,
-            fused=True,
+            weight_decay=config.weight_decay,
         )
-        for parameter in self._adam_named.values():
-            # Filled now, so that the state has the same tensors before and after the first update.
-            self._adam.state[parameter] = {
-                "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
-                "exp_avg": torch.zeros_like(parameter),
-                "exp_avg_sq": torch.zeros_like(parameter),
-            }
 
     @property
     def parameters(self) -> list[Parameter]:
@@ -68,9 +54,7 @@ class Optimizer:
             factor: multiplies the peak learning rates.
             momentum: of Muon.
         """
-        for group in self._adam.param_groups:
-            group["lr"] = self.config.lr * factor
-        self._adam.step()
+        self._adam.step(self.config.lr * factor)
         self._muon.step(self.config.muon_lr * factor, momentum)
 
     def zero_grad(self) -> None:
@@ -80,13 +64,9 @@ class Optimizer:
 
     def state_tensors(self) -> dict[str, Tensor]:
         """The whole state as named tensors (views; copy before the next update)."""
-        tensors: dict[str, Tensor] = {}
-        for name, parameter in self._adam_named.items():
-            for key, value in self._adam.state[parameter].items():
-                tensors[f"adamw.{key}.{name}"] = value
-        for name, value in self._muon.state_tensors().items():
-            tensors[f"muon.momentum.{name}"] = value
-        return tensors
+        tensors = {f"adamw.{name}": value for name, value in self._adam.state_tensors().items()}
+        momentum = self._muon.state_tensors()
+        return tensors | {f"muon.momentum.{name}": value for name, value in momentum.items()}
 
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over a state written from `state_tensors`.
@@ -116,7 +96,3 @@ class Optimizer:
 def is_block_matrix(name: str, parameter: Tensor) -> bool:
     """Whether Muon takes this parameter: a matrix inside a block, not an embedding or a head."""
     return parameter.ndim == 2 and ".layers." in name
-
-
-def _nothing() -> Parameter:
-    return Parameter(torch.zeros(1))

@@ -1,10 +1,10 @@
 """Bits per byte on held-out documents.
 
 Window policy. A document of n tokens is scored as n targets; the first is predicted from the
-document-end token alone. Window k scores `stride` targets; its input is the (at most) `seq_len`
-tokens before its last target. With stride = seq_len (the default, and what train logs show) windows
-do not overlap and a target sees between 1 and seq_len tokens; a smaller stride gives every target
-more context and a lower figure, so a result must say its stride. Each byte is counted once:
+document-end token alone. Window k scores targets k * stride onwards, `stride` of them, and sees
+seq_len - stride tokens more before them. With stride = seq_len (the default, and what training
+logs) windows do not overlap and a target sees between 1 and seq_len tokens; a smaller stride gives
+targets more context and a lower figure, so a result must say its stride. Each byte is counted once:
 bpb = sum of -log2 p over all targets / bytes of the text. Special tokens are neither scored nor
 counted (they carry no bytes).
 """
@@ -60,7 +60,7 @@ def windows(
     targets = len(full) - 1
     for first in range(0, targets, stride):
         last = min(first + stride, targets)
-        begin = max(0, last - seq_len)
+        begin = max(0, first + stride - seq_len)
         labels_T = full[begin + 1 : last + 1].copy()
         labels_T[: first - begin] = IGNORE
         yield Window(full[begin:last], labels_T)
