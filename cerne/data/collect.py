@@ -100,9 +100,9 @@ def report_lines(report: dict[str, Any]) -> list[str]:
     removed = {name: count for name, count in report["duplicates"].items() if count}
     if removed:
         lines.append(f"  duplicate documents removed: {_counts(removed)}")
-    changed = {k: v for k, v in {**report["cleaned"], **report["notes"]}.items() if v}
-    if changed:
-        lines.append(f"  changed: {_counts(changed)}")
+    noted = {k: v for k, v in {**report["cleaned"], **report["notes"]}.items() if v}
+    if noted:
+        lines.append(f"  noted: {_counts(noted)}")
     return lines
 
 

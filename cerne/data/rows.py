@@ -124,10 +124,14 @@ def _json_lines(stream: BinaryIO, path: Path, report: RowReport, errors: Errors)
             report.add_bad(str(path), line, "invalid UTF-8", f"at byte {error.start} of the line")
         except json.JSONDecodeError as error:
             report.add_bad(str(path), line, "invalid JSON", f"{error.msg} at column {error.colno}")
+        except ValueError as error:
+            report.add_bad(str(path), line, "invalid JSON", shorten(str(error), 60))
         except RecursionError:
             report.add_bad(str(path), line, "invalid JSON", "nested too deeply")
         else:
-            yield from _checked(value, path, line, report, errors)
+            # Only a \u escape can make a lone surrogate out of valid UTF-8.
+            escaped = b"\\u" in data
+            yield from _checked(value, path, line, report, errors, escaped)
     if line == 0:
         report.add_empty(str(path))
 
@@ -147,23 +151,40 @@ def _json_rows(stream: BinaryIO, path: Path, report: RowReport, errors: Errors) 
             f"{path} is not valid JSON: {error}",
             allowed="a list of objects; one object a line goes in a .jsonl file",
         ) from None
+    escaped = b"\\u" in data
     for index, value in enumerate(values, start=1):
-        yield from _checked(value, path, index, report, errors)
+        yield from _checked(value, path, index, report, errors, escaped)
 
 
-def _checked(value: Any, path: Path, line: int, report: RowReport, errors: Errors) -> Iterator[Row]:
+def _checked(
+    value: Any, path: Path, line: int, report: RowReport, errors: Errors, escaped: bool
+) -> Iterator[Row]:
     if not isinstance(value, dict):
         report.add_bad(str(path), line, "not an object", shorten(value, 40))
         return
-    pattern = _ESCAPED_SURROGATE if errors == "keep-bytes" else _SURROGATE
-    for name, item in value.items():
-        if isinstance(item, str) and pattern.search(item):
+    if escaped:
+        pattern = _ESCAPED_SURROGATE if errors == "keep-bytes" else _SURROGATE
+        mended = _without_surrogates(value, pattern)
+        if mended != value:
             if errors == "strict":
-                report.add_bad(str(path), line, "lone surrogate", f"in field {name!r}")
+                report.add_bad(str(path), line, "lone surrogate", "an escape that is no character")
                 return
-            value[name] = pattern.sub("\ufffd", item)
-            report.note("lone surrogates replaced")
+            report.note("rows with lone surrogates replaced")
+            value = mended
     yield Row(value, str(path), line)
+
+
+def _without_surrogates(value: Any, pattern: re.Pattern[str]) -> Any:
+    if isinstance(value, str):
+        return pattern.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [_without_surrogates(item, pattern) for item in value]
+    if isinstance(value, dict):
+        return {
+            pattern.sub("\ufffd", key): _without_surrogates(item, pattern)
+            for key, item in value.items()
+        }
+    return value
 
 
 def _parquet_rows(
@@ -186,7 +207,7 @@ def _parquet_rows(
                 for value in _batch_rows(batch, path, line, report, errors):
                     line += 1
                     if value is not None:
-                        yield from _checked(value, path, line, report, errors)
+                        yield Row(value, str(path), line)
                 if on_bytes is not None:
                     on_bytes(size * len(batch) // total)
     except (pyarrow.ArrowException, OSError) as error:
@@ -227,26 +248,24 @@ def _batch_rows(
     """Rows of an Arrow batch; None for a row that was reported as bad."""
     import pyarrow
 
-    texts = {}
+    columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        if pyarrow.types.is_string(column.type):
-            column = column.cast(pyarrow.binary())
-        elif pyarrow.types.is_large_string(column.type):
+        # Read as bytes, so that invalid UTF-8 follows the policy and not Arrow.
+        is_text = pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type)
+        if is_text:
             column = column.cast(pyarrow.large_binary())
-        texts[name] = column
+        columns.append((name, column, is_text))
     for index in range(len(batch)):
         value: dict[str, Any] | None = {}
-        for name, column in texts.items():
-            item = column[index].as_py()
-            if isinstance(item, bytes) and not pyarrow.types.is_binary(
-                batch.schema.field(name).type
-            ):
-                try:
+        for name, column, is_text in columns:
+            try:
+                item = column[index].as_py()
+                if is_text and item is not None:
                     item = decode_row(item, errors, report)
-                except UnicodeDecodeError as error:
-                    where = f"at byte {error.start} of column {name!r}"
-                    report.add_bad(str(path), line + index + 1, "invalid UTF-8", where)
-                    value = None
-                    break
+            except UnicodeDecodeError as error:
+                where = f"at byte {error.start} of column {name!r}"
+                report.add_bad(str(path), line + index + 1, "invalid UTF-8", where)
+                value = None
+                break
             value[name] = item  # type: ignore[index]
         yield value

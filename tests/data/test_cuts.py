@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import lzma
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cerne.data.cuts import cut_bytes, cut_text
+from cerne.data.cuts import character_start, cut_bytes, cut_text
+from cerne.tokenizer.bpe import Tokenizer
 
 
 def test_the_cut_is_before_the_space_between_two_words() -> None:
@@ -31,3 +35,23 @@ def test_pieces_are_whole_characters(text: str, data: st.DataObject) -> None:
         raw[cut:].decode("utf-8")
     at = data.draw(st.integers(1, len(text) - 1))
     assert 1 <= cut_text(text, at) <= at
+
+
+@pytest.mark.parametrize("pattern", ["gpt2", "gpt4", "qwen2"])
+def test_tokens_of_pieces_are_the_tokens_of_the_whole(shared_dir, pattern) -> None:
+    texts = shared_dir / "data" / "text"
+    for name in ("en_tinyshakespeare.txt.xz", "ru_books.jsonl.xz", "pt_books.jsonl.xz"):
+        with lzma.open(texts / name) as handle:
+            data = handle.read(300_000)
+        data = data[: character_start(data, len(data) - 4)]
+        tokenizer = Tokenizer.train([data[:60_000]], vocab_size=500, pattern=pattern)
+        whole = tokenizer.encode(data)
+        for limit in (4_999, 20_011, 65_537):
+            ids, start = [], 0
+            while start < len(data):
+                piece = data[start : start + limit + 2]
+                if len(piece) > limit:
+                    piece = piece[: cut_bytes(piece, limit)]
+                ids += tokenizer.encode(piece)
+                start += len(piece)
+            assert ids == whole

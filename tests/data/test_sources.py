@@ -169,15 +169,17 @@ def test_bad_rows_are_counted_with_file_line_and_reason(tmp_path) -> None:
         b'{"text": "\\ud800"}',
         b"",
         b'{"text": ' + b"[" * 100_000,
+        b'{"text": ' + b"1" * 5000 + b"}",
+        b'{"text": "x", "messages": [{"content": "\\udead"}]}',
         b'{"text": "also good"}',
     ]
     path.write_bytes(b"\n".join(rows))
     found, report = documents(path, max_bad_fraction=0.9)
     assert found == ["good", "also good"]
     assert report.good == 2
-    assert report.bad == 8
+    assert report.bad == 10
     reasons = {int(e.removeprefix(f"{path}:").split(":")[0]): e for e in report.examples}
-    assert set(reasons) == {2, 3, 4, 5, 6, 7, 8, 10}
+    assert set(reasons) == {2, 3, 4, 5, 6, 7, 8, 10, 11, 12}
     assert "invalid JSON" in reasons[2] and "column" in reasons[2]
     assert "not an object" in reasons[3]
     assert "no field 'text'" in reasons[4] and "story" in reasons[4]
@@ -186,6 +188,11 @@ def test_bad_rows_are_counted_with_file_line_and_reason(tmp_path) -> None:
     assert "invalid UTF-8" in reasons[7] and "byte 13" in reasons[7]
     assert "lone surrogate" in reasons[8]
     assert "invalid JSON" in reasons[10]
+    assert "invalid JSON" in reasons[11] and "digits" in reasons[11]
+    assert "lone surrogate" in reasons[12]
+    replaced, report = documents(path, max_bad_fraction=0.9, errors="replace")
+    assert replaced == ["good", "caf\ufffd", "\ufffd", "x", "also good"]
+    assert report.notes["rows with lone surrogates replaced"] == 2
 
 
 def test_too_many_bad_rows_are_an_error_that_names_the_first(tmp_path) -> None:
