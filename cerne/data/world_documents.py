@@ -15,6 +15,9 @@ from cerne.data.world_scenes import TASKS, Block, Fact, Query, Scene, Task
 from cerne.data.world_split import Draw
 from cerne.data.world_wording import Language
 
+# Facts that change an earlier one: their page is only ever told in order.
+ORDERED = frozenset({"put", "gave", "lost"})
+
 
 @dataclass(frozen=True)
 class Page:
@@ -23,8 +26,12 @@ class Page:
     """
 
     facts: list[Fact]
-    text: str
+    sentences: list[str]
     queries: list[Query]
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.sentences)
 
 
 def _reading_block(scene: Scene, draw: Draw, count: int) -> Block:
@@ -79,8 +86,8 @@ def page_for(draw: Draw, language: Language, task: Task | None) -> Page:
         queries += other.queries
     if task is None:
         draw.rng.shuffle(queries)
-    text = " ".join(language.state(draw, fact.form, fact.slots) for fact in facts)
-    return Page(facts, text, queries)
+    sentences = [language.state(draw, fact.form, fact.slots) for fact in facts]
+    return Page(facts, sentences, queries)
 
 
 def _as_unknown(query: Query) -> Query:
@@ -97,11 +104,20 @@ def _riffle(draw: Draw, first: list[Fact], second: list[Fact]) -> list[Fact]:
 
 
 def story_text(draw: Draw, language: Language, page: Page) -> str:
-    """The page's text, told again in other words or discussed in questions and replies."""
-    parts = [page.text] if page.text else []
-    if page.facts and draw.chance(0.3):
-        parts.append(" ".join(language.state(draw, fact.form, fact.slots) for fact in page.facts))
-    for query in page.queries[:5]:
+    """The page's text, told again (in the same or other words) and talked about.
+
+    Saying things twice is what makes a young model learn to look back early.
+    """
+    parts = []
+    if page.facts:
+        parts.append(page.text)
+        again = list(page.sentences)
+        if not any(fact.form in ORDERED for fact in page.facts):
+            draw.rng.shuffle(again)
+        parts.append(" ".join(again))
+        if draw.chance(0.3):
+            parts.append(" ".join(language.state(draw, f.form, f.slots) for f in page.facts))
+    for query in page.queries[:4]:
         question, _ = language.ask(draw, query.form, query.slots)
         parts.append(f"{question} {language.reply(draw, query.reply_form, query.slots)}")
     return "\n".join(parts)

@@ -62,7 +62,7 @@ def forms(slots: Slots) -> dict[str, str]:
         if isinstance(value, tuple):
             out[key] = row(value)
             out[f"{key}_count"] = ", ".join(
-                f"{thing.en} {number}" for number, thing in enumerate(value, start=1)
+                f"{_a(thing.en)} ({number})" for number, thing in enumerate(value, start=1)
             )
         else:
             out.update(_entity(key, value))
@@ -297,24 +297,25 @@ QUESTIONS: dict[str, Wordings] = {
     ),
 }
 
+# A reply never starts with an entity: its name is then the same token as in the text.
 REPLIES: dict[str, tuple[str, ...]] = {
-    "colour": ("{p_pos} {t} is {c}.",),
-    "owner": ("{p} has the {t}.",),
-    "went_where": ("{p} was {l_in}.",),
-    "went_when": ("{p} was there on {d}.",),
-    "relative": ("{q_pos} {r} is {p}.",),
+    "colour": ("the {t} is {c}.",),
+    "owner": ("the {t} belongs to {p}.",),
+    "went_where": ("that was {l_in}.",),
+    "went_when": ("that was on {d}.",),
+    "relative": ("the {r} of {q} is {p}.",),
     "why": ("because {cause}.",),
     "where_is": ("the {t} is {l_in}.",),
-    "how_many_things": ("{list_count}: {count}.",),
-    "more": ("{p} has {n}, {q} has {m}, so {x} has more.",),
-    "fewer": ("{p} has {n}, {q} has {m}, so {x} has fewer.",),
-    "older": ("{p} is {n}, {q} is {m}, so {x} is older.",),
-    "younger": ("{p} is {n}, {q} is {m}, so {x} is younger.",),
+    "how_many_things": ("there is {list_count}, so {count}.",),
+    "more": ("here {p} has {n} and {q} has {m}, so {x} has more.",),
+    "fewer": ("here {p} has {n} and {q} has {m}, so {x} has fewer.",),
+    "older": ("here {p} is {n} and {q} is {m}, so {x} is older.",),
+    "younger": ("here {p} is {n} and {q} is {m}, so {x} is younger.",),
     "sum": ("{work}, so {result}.",),
-    "yes": ("{p} likes {f}, so yes.",),
-    "no": ("{p} likes {f}, so no.",),
-    "not_yes": ("{p} does not like {f}, so yes.",),
-    "not_no": ("{p} does not like {f}, so no.",),
+    "yes": ("the text says that {p} likes {f}, so yes.",),
+    "no": ("the text says that {p} likes {f}, so no.",),
+    "not_yes": ("the text says that {p} does not like {f}, so yes.",),
+    "not_no": ("the text says that {p} does not like {f}, so no.",),
     "unknown": ("I do not know.",),
 }
 

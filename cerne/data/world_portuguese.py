@@ -14,12 +14,16 @@ from cerne.data.world_entities import Colour, Countable, Noun, Person, Phrase, R
 from cerne.data.world_wording import Language, Slots, Wordings
 
 
+def _a(noun: Noun) -> str:
+    return f"{'uma' if noun.gender == 'f' else 'um'} {noun.pt}"
+
+
 def _noun(key: str, noun: Noun) -> dict[str, str]:
     feminine = noun.gender == "f"
     article = "a" if feminine else "o"
     return {
         key: noun.pt,
-        f"{key}_a": f"{'uma' if feminine else 'um'} {noun.pt}",
+        f"{key}_a": _a(noun),
         f"{key}_the": f"{article} {noun.pt}",
         f"{key}_of": f"d{article} {noun.pt}",
         f"{key}_in": f"n{article} {noun.pt}",
@@ -55,7 +59,7 @@ def _entity(key: str, value: object) -> dict[str, str]:
 
 def row(things: Sequence[Noun]) -> str:
     """ "uma bola, um copo e uma caneta"."""
-    names = [f"{'uma' if thing.gender == 'f' else 'um'} {thing.pt}" for thing in things]
+    names = [_a(thing) for thing in things]
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " e " + names[-1]
 
 
@@ -65,7 +69,7 @@ def forms(slots: Slots) -> dict[str, str]:
         if isinstance(value, tuple):
             out[key] = row(value)
             out[f"{key}_count"] = ", ".join(
-                f"{thing.pt} {number}" for number, thing in enumerate(value, start=1)
+                f"{_a(thing)} ({number})" for number, thing in enumerate(value, start=1)
             )
         elif not isinstance(value, Colour):
             out.update(_entity(key, value))
@@ -311,24 +315,24 @@ QUESTIONS: dict[str, Wordings] = {
 }
 
 REPLIES: dict[str, tuple[str, ...]] = {
-    "colour": ("{t_the} de {p} é {c}.",),
-    "owner": ("{p} tem {t_the}.",),
-    "went_where": ("{p} esteve {l_in}.",),
-    "went_when": ("{p} esteve lá {d_on}.",),
+    "colour": ("{t_the} é {c}.",),
+    "owner": ("{t_the} pertence a {p}.",),
+    "went_where": ("isso foi {l_in}.",),
+    "went_when": ("isso foi {d_on}.",),
     "relative": ("{r_the} de {q} é {p}.",),
     "why": ("porque {cause}.",),
     "where_is": ("{t_the} está {l_in}.",),
-    "how_many_things": ("{list_count}: {count}.",),
-    "more": ("{p} tem {n}, {q} tem {m}, então {x} tem mais.",),
-    "fewer": ("{p} tem {n}, {q} tem {m}, então {x} tem menos.",),
-    "older": ("{p} tem {n}, {q} tem {m}, então {x} é mais velh{x_o}.",),
-    "younger": ("{p} tem {n}, {q} tem {m}, então {x} é mais nov{x_o}.",),
+    "how_many_things": ("há {list_count}, então {count}.",),
+    "more": ("aqui {p} tem {n} e {q} tem {m}, então {x} tem mais.",),
+    "fewer": ("aqui {p} tem {n} e {q} tem {m}, então {x} tem menos.",),
+    "older": ("aqui {p} tem {n} e {q} tem {m}, então {x} é mais velh{x_o}.",),
+    "younger": ("aqui {p} tem {n} e {q} tem {m}, então {x} é mais nov{x_o}.",),
     "sum": ("{work}, então {result}.",),
-    "yes": ("{p} gosta de {f}, então sim.",),
-    "no": ("{p} gosta de {f}, então não.",),
-    "not_yes": ("{p} não gosta de {f}, então sim.",),
-    "not_no": ("{p} não gosta de {f}, então não.",),
-    "unknown": ("Não sei.",),
+    "yes": ("o texto diz que {p} gosta de {f}, então sim.",),
+    "no": ("o texto diz que {p} gosta de {f}, então não.",),
+    "not_yes": ("o texto diz que {p} não gosta de {f}, então sim.",),
+    "not_no": ("o texto diz que {p} não gosta de {f}, então não.",),
+    "unknown": ("não sei.",),
 }
 
 PORTUGUESE = Language("pt", forms, STATEMENTS, QUESTIONS, REPLIES)

@@ -15,7 +15,7 @@ from cerne.data.world_entities import (
     Noun,
     Person,
 )
-from cerne.data.world_scenes import Block, NoCastError, Fact, Query, Scene, unknown
+from cerne.data.world_scenes import Block, Fact, NoCastError, Query, Scene, unknown
 from cerne.data.world_wording import Slots
 
 
