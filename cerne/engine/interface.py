@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
@@ -54,21 +54,21 @@ class SamplingParams(Config):
     The order of the transforms and the random numbers are specified in docs/sampling.md.
     """
 
-    max_tokens: int | None = pydantic.Field(None, ge=1)
+    max_tokens: int | None = pydantic.Field(default=None, ge=1)
     """Tokens to generate at most; None: what fits the context, at most 512."""
-    temperature: float = pydantic.Field(1.0, ge=0.0, le=100.0, allow_inf_nan=False)
+    temperature: float = pydantic.Field(default=1.0, ge=0.0, le=100.0, allow_inf_nan=False)
     """Divides the logits; 0 is greedy decoding, exactly."""
-    top_k: int = pydantic.Field(0, ge=0)
+    top_k: int = pydantic.Field(default=0, ge=0)
     """Keep the k most probable tokens; 0 keeps all."""
-    top_p: float = pydantic.Field(1.0, gt=0.0, le=1.0)
+    top_p: float = pydantic.Field(default=1.0, gt=0.0, le=1.0)
     """Keep the smallest head of the distribution that holds this probability; 1 keeps all."""
-    min_p: float = pydantic.Field(0.0, ge=0.0, lt=1.0)
+    min_p: float = pydantic.Field(default=0.0, ge=0.0, lt=1.0)
     """Keep tokens at least this probable relative to the most probable one; 0 keeps all."""
-    repetition_penalty: float = pydantic.Field(1.0, gt=0.0, le=100.0, allow_inf_nan=False)
+    repetition_penalty: float = pydantic.Field(default=1.0, gt=0.0, le=100.0, allow_inf_nan=False)
     """Divides positive (multiplies negative) logits of tokens in prompt or output; 1 is off."""
-    presence_penalty: float = pydantic.Field(0.0, ge=-2.0, le=2.0)
+    presence_penalty: float = pydantic.Field(default=0.0, ge=-2.0, le=2.0)
     """Subtracted once from the logits of tokens already generated."""
-    frequency_penalty: float = pydantic.Field(0.0, ge=-2.0, le=2.0)
+    frequency_penalty: float = pydantic.Field(default=0.0, ge=-2.0, le=2.0)
     """Subtracted from the logits of generated tokens once per occurrence."""
     logit_bias: dict[int, float] = pydantic.Field(default_factory=dict)
     """Token id -> number added to its logit; -inf forbids the token."""
@@ -78,15 +78,15 @@ class SamplingParams(Config):
     """Token ids that end the output, besides those of the model (document end, end of turn)."""
     ignore_eos: bool = False
     """Go on past the model's own stop tokens."""
-    seed: int = pydantic.Field(0, ge=0, lt=2**64)
+    seed: int = pydantic.Field(default=0, ge=0, lt=2**64)
     """Key of the random numbers: the same seed gives the same text."""
-    logprobs: int | None = pydantic.Field(None, ge=0, le=MAX_LOGPROBS)
+    logprobs: int | None = pydantic.Field(default=None, ge=0, le=MAX_LOGPROBS)
     """None: none; k: the raw log-probability of each token and of the k most probable ones."""
-    n: int = pydantic.Field(1, ge=1, le=1024)
+    n: int = pydantic.Field(default=1, ge=1, le=1024)
     """Independent choices for the prompt (with beams: the n best)."""
-    beams: int = pydantic.Field(1, ge=1, le=256)
+    beams: int = pydantic.Field(default=1, ge=1, le=256)
     """Width of beam search; 1 is ordinary decoding."""
-    length_penalty: float = pydantic.Field(1.0, ge=-10.0, le=10.0)
+    length_penalty: float = pydantic.Field(default=1.0, ge=-10.0, le=10.0)
     """Beam search divides the log-probability by length ** length_penalty."""
     early_stopping: bool = False
     """Beam search ends as soon as `beams` answers are complete, not when none can be beaten."""
@@ -147,7 +147,7 @@ class SamplingParams(Config):
             ConfigError: unknown name (the nearest known one is named) or value out of range.
         """
         base = params.model_dump(exclude_unset=True) if params is not None else {}
-        return build(cls, {**base, **options}, source="the sampling parameters")
+        return build(cls, {**base, **options}, source="sampling")
 
 
 _SAMPLING_ONLY = (
@@ -198,7 +198,7 @@ class Choice:
     finish_reason: FinishReason
     logprobs: tuple[TokenLogprob, ...] | None = None
     score: float | None = None
-    receipt: dict[str, Any] | None = None
+    receipt: dict[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

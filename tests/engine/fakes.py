@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from cerne.model.config import ModelConfig
@@ -67,3 +68,53 @@ def small_model(seed: int = 0, scale: float = 6.0, **overrides: object) -> Trans
             if parameter.ndim == 2:
                 parameter.mul_(scale)
     return model
+
+
+class ScriptedEngine:
+    """An engine that wants exactly the given tokens after any prompt: tests text handling alone."""
+
+    arithmetic = "scripted"
+    context = 100_000
+
+    def __init__(self, script: Sequence[int], vocab_size: int) -> None:
+        self.script, self.vocab_size = list(script), vocab_size
+
+    def room(self, capacity: int) -> int:
+        return 8
+
+    def open(self, sequences: int, capacity: int) -> ScriptedSequences:
+        return ScriptedSequences(self)
+
+
+class ScriptedSequences:
+    """Counts how far each sequence is in the script."""
+
+    def __init__(self, engine: ScriptedEngine) -> None:
+        self._engine = engine
+        self._at: dict[int, int] = {}
+
+    def start(self) -> int:
+        self._at[len(self._at)] = 0
+        return len(self._at) - 1
+
+    def prefill(self, sequence: int, ids: Sequence[int], logits: str = "last") -> np.ndarray:
+        return self._next([sequence])
+
+    def decode(self, sequences: Sequence[int], ids: Sequence[int]) -> np.ndarray:
+        return self._next(sequences)
+
+    def _next(self, sequences: Sequence[int]) -> np.ndarray:
+        logits = np.zeros((len(sequences), self._engine.vocab_size), dtype=np.float32)
+        for row, sequence in enumerate(sequences):
+            logits[row, self._engine.script[self._at[sequence]]] = 50.0
+            self._at[sequence] += 1
+        return logits
+
+    def drop(self, sequence: int) -> None:
+        self._at[sequence] = -1
+
+    def __enter__(self) -> ScriptedSequences:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._at.clear()

@@ -81,7 +81,8 @@ def test_beam_search_equals_transformers(pair, prompt, early, length_penalty):
         got = list(choice.tokens)
         assert got == row[len(prompt) :][: len(got)].tolist()
         assert choice.score == pytest.approx(float(score), abs=1e-3)
-    assert any(choice.finish_reason == "stop" for choice in done.choices)
+    if length_penalty == 0.0:
+        assert any(choice.finish_reason == "stop" for choice in done.choices)
 
 
 @pytest.mark.parametrize("seed", range(5))
