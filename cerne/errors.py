@@ -91,9 +91,10 @@ class EnvironmentLack(CerneError):  # noqa: N818 - says what it is: the environm
 
 
 def shorten(value: object, limit: int = 120) -> str:
-    """repr(value) cut to `limit` characters, for messages."""
+    """repr(value) cut in the middle to `limit` characters: the end of a path says most."""
     text = repr(value)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    half = (limit - 3) // 2
+    return text if len(text) <= limit else f"{text[:half]}...{text[-half:]}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

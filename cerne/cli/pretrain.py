@@ -29,6 +29,7 @@ def pretrain(
     init_from: str = typer.Option(
         None, "--init-from", metavar="MODEL", help="Start a new run from a model's weights."
     ),
+    device: str = typer.Option(None, "--device", help="The same as run.device=NAME."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Show the recipe and sizes, and stop."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object on the last line."),
 ) -> None:
@@ -43,7 +44,8 @@ def pretrain(
     from cerne.device import reexec_with_allocator
     from cerne.train.recipe import PretrainRecipe
 
-    resolved = load_recipe(PretrainRecipe, recipe, overrides if overrides is not None else [])
+    overrides = [*(overrides or []), *([f"run.device={device}"] if device is not None else [])]
+    resolved = load_recipe(PretrainRecipe, recipe, overrides)
     if dry_run:
         print(dump_toml(resolved))
         facts = _sizes(resolved)
@@ -66,7 +68,7 @@ def pretrain(
             hooks=_sample_hooks(resolved),
         )
     except Interrupted as event:
-        say(f"{event}\nto go on: cerne pretrain {recipe} {' '.join(overrides or [])} --resume")
+        say(f"{event}\nto go on: cerne pretrain {recipe} {' '.join(overrides)} --resume")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     scores = "".join(f", {key} {value:.4f}" for key, value in result.validation.items())
     print(
