@@ -37,15 +37,16 @@ def tiny_model(seed: int = 0, **changes: Any) -> Transformer:
     return Transformer(ModelConfig(**{**fields, **changes}), seed=seed)
 
 
-def tiny_loader(num_documents: int = 9, batch_size: int = 2, seq_len: int = 16) -> PackedLoader:
-    """Documents of different lengths; an epoch of the default sizes is five batches or so."""
+def tiny_loader(batch_size: int = 2, seq_len: int = 16, even: bool = False) -> PackedLoader:
+    """Nine documents of different lengths, or (even) twenty that fill a row each."""
     generator = np.random.default_rng(5)
+    lengths = [seq_len + 1] * 20 if even else generator.integers(8, 30, 9).tolist()
     examples = []
-    for length in generator.integers(8, 30, num_documents).tolist():
+    for length in lengths:
         ids = generator.integers(0, VOCAB, length).tolist()
         examples.append((ids, [True] * length))
     store = MemoryStore(examples, pad_token_id=0, vocab_size=VOCAB)
-    return PackedLoader(store, seq_len, batch_size, seed=3)
+    return PackedLoader(store, seq_len, batch_size, seed=3, packing="best-fit")
 
 
 def train_config(**changes: Any) -> TrainConfig:
