@@ -1,8 +1,9 @@
 """Grouped-query attention arithmetic, three ways with one result.
 
 In: q [B, H, T, E], k and v [B, K, S, E] (H a multiple of K), an `AttentionMask`. Out: [B, H, T, E].
-`plain` is the definition; `sdpa` is torch's fused kernel; `blocks` multiplies blocks of 128 queries only with the
-keys they may see. Tests hold the three to each other. Leaves out: projections, rotation and the cache (layers.py).
+`plain` is the definition; `sdpa` is torch's fused kernel; `blocks` multiplies blocks of 128 queries
+only with the keys they may see. Tests hold the three to each other. Leaves out: projections,
+rotation and the cache (layers.py).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cerne.model.block_attention import BlockAttention
 from cerne.model.mask import AttentionMask
 
 AttentionPath = Literal["auto", "plain", "sdpa", "blocks"]
@@ -26,7 +28,9 @@ LONGEST_FOR_BLOCKS = 512
 def choose_path(
     wanted: AttentionPath, num_queries: int, num_keys: int, device: torch.device
 ) -> AttentionPath:
-    """The path for `auto`: on CPU `plain` for one query, `blocks` up to 512 keys, `sdpa` above; elsewhere `sdpa`."""
+    """The path for `auto`: on CPU `plain` for one query, `blocks` up to 512 keys, `sdpa` above;
+    elsewhere `sdpa`.
+    """
     if wanted != "auto":
         return wanted
     if device.type != "cpu":
@@ -81,23 +85,19 @@ def _blocks(
     window: int | None,
     dropout: float,
 ) -> Tensor:
-    """The plain path on blocks of queries, each with the keys between its window's start and its own end."""
-    bias = mask.bias(window)
-    outputs = []
+    """Blocks of queries, each with the keys between its window's start and its own end."""
+    if dropout > 0.0:
+        return _plain(q_BHTE, k_BKSE, v_BKSE, mask.bias(window), dropout)
+    blocks = []
     for start in range(0, mask.num_queries, BLOCK_QUERIES):
         end = min(start + BLOCK_QUERIES, mask.num_queries)
         first = 0 if window is None else max(0, mask.past + start - window + 1)
-        last = mask.past + end
-        outputs.append(
-            _plain(
-                q_BHTE[:, :, start:end],
-                k_BKSE[:, :, first:last],
-                v_BKSE[:, :, first:last],
-                None if bias is None else bias[:, :, start:end, first:last],
-                dropout,
-            )
-        )
-    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
+        blocks.append((start, end, first, mask.past + end))
+    scale = 1.0 / math.sqrt(q_BHTE.shape[3])
+    mixed: Tensor = BlockAttention.apply(
+        q_BHTE, k_BKSE, v_BKSE, mask.bias(window), tuple(blocks), scale
+    )
+    return mixed
 
 
 def _sdpa(
@@ -108,7 +108,9 @@ def _sdpa(
     window: int | None,
     dropout: float,
 ) -> Tensor:
-    """torch's fused kernel; key/value heads are repeated, which keeps the flash kernel on every device."""
+    """torch's fused kernel; key/value heads are repeated, which keeps the flash kernel on every
+    device.
+    """
     groups = q_BHTE.shape[1] // k_BKSE.shape[1]
     if groups > 1:
         k_BKSE, v_BKSE = (

@@ -1,8 +1,9 @@
 """Keys and values of the tokens already read, so that a new token costs one position of work.
 
-In: rotated keys and values of new positions, layer by layer. Out: views over all positions so far. Capacity is
-fixed at construction; running past it is an `EngineError` with both numbers. Also remembers document numbers when a
-caller gives them (left padding of ragged batches). Leaves out: paging and prefix sharing, the engine's business.
+In: rotated keys and values of new positions, layer by layer. Out: views over all positions so far.
+    Capacity is fixed at construction; running past it is an `EngineError` with both numbers. Also
+    remembers document numbers when a caller gives them (left padding of ragged batches). Leaves
+    out: paging and prefix sharing, the engine's business.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from cerne.model.config import ModelConfig
 
 
 class KVCache:
-    """Fixed-capacity cache: per layer k and v [B, K, capacity, E]; `length` positions are filled."""
+    """Fixed-capacity cache: per layer k and v [B, K, capacity, E]; `length` positions are
+    filled.
+    """
 
     def __init__(
         self,
@@ -58,14 +61,18 @@ class KVCache:
             )
 
     def update(self, layer: int, k_BKTE: Tensor, v_BKTE: Tensor) -> tuple[Tensor, Tensor]:
-        """Write new positions of one layer; returns k and v of all positions so far, [B, K, length + T, E]."""
+        """Write new positions of one layer; returns k and v of all positions so far, [B, K, length
+        + T, E].
+        """
         end = self.length + k_BKTE.shape[2]
         self.keys[layer][:, :, self.length : end] = k_BKTE
         self.values[layer][:, :, self.length : end] = v_BKTE
         return self.keys[layer][:, :, :end], self.values[layer][:, :, :end]
 
     def documents(self, documents_BT: Tensor | None, new: int) -> Tensor | None:
-        """Remember the new positions' documents; returns those of all positions [B, length + T], None if never given."""
+        """Remember the new positions' documents; returns those of all positions [B, length + T],
+        None if never given.
+        """
         if documents_BT is None and self._documents_BS is None:
             return None
         if self._documents_BS is None:
@@ -90,7 +97,9 @@ class KVCache:
         self.length = length
 
     def select_rows(self, rows: Tensor) -> None:
-        """Make row i of the batch what row `rows[i]` was (beam search; may change the batch size)."""
+        """Make row i of the batch what row `rows[i]` was (beam search; may change the batch
+        size).
+        """
         self.keys = [keys.index_select(0, rows) for keys in self.keys]
         self.values = [values.index_select(0, rows) for values in self.values]
         if self._documents_BS is not None:

@@ -1,9 +1,11 @@
 """What a model is: one frozen record of sizes and switches, with its own accounting.
 
-In: keyword arguments with Hugging Face's field names (``hidden_size``, ``num_key_value_heads``, ...).
-Out: `ModelConfig`, which checks itself and computes parameters, training FLOPs and key/value bytes before
-anything is built. `cerne/model/hf.py` maps it to and from ``config.json``. Leaves out: weights, run-time switches
-(attention path, activation checkpointing) and everything about training.
+In: keyword arguments with Hugging Face's field names (``hidden_size``, ``num_key_value_heads``,
+    ...).
+Out: `ModelConfig`, which checks itself and computes parameters, training FLOPs and key/value bytes
+    before anything is built. `cerne/model/hf.py` maps it to and from ``config.json``. Leaves out:
+    weights, run-time switches (attention path, activation checkpointing) and everything about
+    training.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ LayerType = Literal["full_attention", "sliding_attention"]
 
 
 class ModelConfig(Config):
-    """Shape of one decoder-only transformer. Raises `ConfigError` naming the numbers that do not fit."""
+    """Shape of one decoder-only transformer. Raises `ConfigError` naming the numbers that do not
+    fit.
+    """
 
     architecture: Architecture = "llama"
     vocab_size: int = Field(gt=0)
@@ -59,12 +63,12 @@ class ModelConfig(Config):
             raise ConfigError(
                 "num_attention_heads must be a multiple of num_key_value_heads",
                 value=f"num_attention_heads={heads}, num_key_value_heads={kv_heads}",
-                allowed=f"num_key_value_heads in {[n for n in range(1, heads + 1) if heads % n == 0]}",
+                allowed=f"one of {[n for n in range(1, heads + 1) if heads % n == 0]}",
             )
         if self.head_dim % 2:
             raise ConfigError(
                 "head_dim must be even (rotary embeddings turn pairs)",
-                value=f"head_dim={self.head_dim} (hidden_size={self.hidden_size}, num_attention_heads={heads})",
+                value=f"{self.head_dim} (hidden_size={self.hidden_size}, {heads} heads)",
                 allowed="an even head_dim",
                 hint="set head_dim, or choose hidden_size / num_attention_heads even",
             )
@@ -87,7 +91,9 @@ class ModelConfig(Config):
         return self
 
     def _check_family(self) -> None:
-        """Switches that a family's published architecture fixes; others could not be saved as that family."""
+        """Switches that a family's published architecture fixes; others could not be saved as that
+        family.
+        """
         fixed: dict[str, dict[str, bool]] = {
             "llama": {"qk_norm": False},
             "mistral": {"qk_norm": False, "attention_bias": False, "mlp_bias": False},
@@ -115,7 +121,7 @@ class ModelConfig(Config):
         if len(self.layer_types) != self.num_hidden_layers:
             raise ConfigError(
                 "layer_types must name every layer",
-                value=f"{len(self.layer_types)} entries for num_hidden_layers={self.num_hidden_layers}",
+                value=f"{len(self.layer_types)} entries for {self.num_hidden_layers} layers",
                 allowed=f"{self.num_hidden_layers} entries",
             )
         if "sliding_attention" in self.layer_types and self.sliding_window is None:
@@ -132,7 +138,9 @@ class ModelConfig(Config):
             )
 
     def window(self, layer: int) -> int | None:
-        """Number of keys (the query's own included) that layer `layer` may see; None means all earlier ones."""
+        """Number of keys (the query's own included) that layer `layer` may see; None means all
+        earlier ones.
+        """
         if self.sliding_window is None:
             return None
         if self.layer_types is not None and self.layer_types[layer] == "full_attention":
@@ -150,7 +158,9 @@ class ModelConfig(Config):
         return self.attention_bias and self.architecture != "qwen2"
 
     def parameters_by_part(self) -> dict[str, int]:
-        """Parameter counts of the built module: embedding, attention, mlp, norms, head (0 when tied)."""
+        """Parameter counts of the built module: embedding, attention, mlp, norms, head (0 when
+        tied).
+        """
         d, f, e = self.hidden_size, self.intermediate_size, self.head_dim
         q, kv = self.num_attention_heads * e, self.num_key_value_heads * e
         attention = d * q + 2 * d * kv + q * d
@@ -171,7 +181,9 @@ class ModelConfig(Config):
         return sum(self.parameters_by_part().values())
 
     def mean_keys(self, seq_len: int) -> float:
-        """Mean over layers and positions of the number of keys one query sees in a row of `seq_len` tokens."""
+        """Mean over layers and positions of the number of keys one query sees in a row of `seq_len`
+        tokens.
+        """
         total = 0.0
         for layer in range(self.num_hidden_layers):
             window = self.window(layer)
@@ -182,10 +194,11 @@ class ModelConfig(Config):
     def flops_per_token(self, seq_len: int) -> float:
         """Training FLOPs (forward + backward) per token of a row of `seq_len` tokens.
 
-        ``6 * N + 12 * L * H * E * mean_keys``: 2 FLOPs per weight forward and 4 backward for the N weights of
-        matrix products (Kaplan et al. 2020, arXiv:2001.08361, section 2.1; the head counts once, look-ups and
-        norms not at all), and per key 2 * E for the score plus 2 * E for the mix, times 3 (Chowdhery et al. 2022,
-        PaLM, arXiv:2204.02311, appendix B), with the causal half really halved. One forward pass is a third.
+        ``6 * N + 12 * L * H * E * mean_keys``: 2 FLOPs per weight forward and 4 backward for the N
+        weights of matrix products (Kaplan et al. 2020, arXiv:2001.08361, section 2.1; the head
+        counts once, look-ups and norms not at all), and per key 2 * E for the score plus 2 * E for
+        the mix, times 3 (Chowdhery et al. 2022, PaLM, arXiv:2204.02311, appendix B), with the
+        causal half really halved. One forward pass is a third.
         """
         parts = self.parameters_by_part()
         weights = parts["attention"] + parts["mlp"] + self.vocab_size * self.hidden_size

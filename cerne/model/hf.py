@@ -1,9 +1,11 @@
 """Model directories: what every verb reads and writes, and what transformers loads unchanged.
 
-    config.json  model.safetensors  generation_config.json  cerne.json  (+ tokenizer.json, tokenizer_config.json)
+    config.json  model.safetensors  generation_config.json  cerne.json  (+ tokenizer.json,
+    tokenizer_config.json)
 
-`cerne.json` records format version, parents, recipe, data digests, code version and the SHA-256 of the other files;
-the digests are checked on load. Leaves out: the trainer's own files (train/checkpoint.py).
+`cerne.json` records format version, parents, recipe, data digests, code version and the SHA-256 of
+the other files; the digests are checked on load. Leaves out: the trainer's own files
+(train/checkpoint.py).
 """
 
 from __future__ import annotations
@@ -56,11 +58,13 @@ def save_model(
     """Write a model directory.
 
     Args:
-        folder: made whole or not at all when it does not exist; else each file is replaced atomically, the
+        folder: made whole or not at all when it does not exist; else each file is replaced
+            atomically, the
             provenance last, so that a torn write is found by its digest.
         model: a `Transformer`, compiled or not; dtypes are kept.
         tokenizer: saved beside the weights; its special ids go into config.json.
-        meta: JSON-ready provenance for cerne.json: parents, recipe, data and whatever else the caller records.
+        meta: JSON-ready provenance for cerne.json: parents, recipe, data and whatever else the
+            caller records.
     Raises:
         EnvironmentLack: the disk is full or the folder is not writable.
         ModelError: the tokenizer has more ids than the model has rows.
@@ -156,7 +160,9 @@ def _with_tokenizer(config: ModelConfig, tokenizer: SavableTokenizer) -> ModelCo
 def _generation_config(
     plain: Transformer, config: ModelConfig, tokenizer: SavableTokenizer | None
 ) -> dict[str, Any]:
-    """Ids that end generation (document end and end of turn), over what the model was loaded with."""
+    """Ids that end generation (document end and end of turn), over what the model was loaded
+    with.
+    """
     eos: Any = config.eos_token_id
     if tokenizer is not None and tokenizer.end_of_turn_id is not None:
         eos = (tokenizer.eos_token_id, tokenizer.end_of_turn_id)
@@ -172,7 +178,9 @@ def _generation_config(
 
 
 def read_config(folder: str | Path) -> ModelConfig:
-    """The configuration of a model directory, without its weights. Raises `CheckpointError` or `ModelError`."""
+    """The configuration of a model directory, without its weights. Raises `CheckpointError` or
+    `ModelError`.
+    """
     path = Path(folder)
     config = config_from_hf(read_json(_existing(path) / "config.json"))
     dropout = read_provenance(path).get("model", {}).get("dropout", 0.0)
@@ -180,7 +188,9 @@ def read_config(folder: str | Path) -> ModelConfig:
 
 
 def read_provenance(folder: str | Path) -> dict[str, Any]:
-    """``cerne.json``, or {} for a directory made by someone else. Raises `CheckpointError` for another format."""
+    """``cerne.json``, or {} for a directory made by someone else. Raises `CheckpointError` for
+    another format.
+    """
     path = Path(folder) / PROVENANCE
     if not path.is_file():
         return {}
@@ -196,7 +206,8 @@ def read_provenance(folder: str | Path) -> dict[str, Any]:
 
 
 def verify_digests(folder: str | Path) -> dict[str, str]:
-    """Compare every file with the SHA-256 in cerne.json; returns the digests checked ({} when none are recorded).
+    """Compare every file with the SHA-256 in cerne.json; returns the digests checked ({} when none
+    are recorded).
 
     Raises `CheckpointError` naming the file that is missing or altered.
     """
@@ -218,10 +229,10 @@ def verify_digests(folder: str | Path) -> dict[str, str]:
         actual = sha256_file(path / name)
         if actual != digest:
             raise CheckpointError(
-                f"{name} is not the file that was saved: its SHA-256 differs (a cut or altered file)",
+                f"{name} is not the file that was saved (cut or altered): its SHA-256 differs",
                 value=actual,
                 allowed=str(digest),
-                hint="restore the file; if you edited it on purpose, remove its digest from cerne.json",
+                hint="restore it; if you edited it on purpose, remove its digest from cerne.json",
             )
     return {str(name): str(digest) for name, digest in recorded.items()}
 
@@ -239,7 +250,8 @@ def load_model(
         dtype: of the parameters; None keeps each tensor's stored dtype.
         verify: check the digests in cerne.json, when there is one.
     Raises:
-        CheckpointError: missing, cut, altered or pickled files, or tensors that do not fit config.json.
+        CheckpointError: missing, cut, altered or pickled files, or tensors that do not fit
+            config.json.
         ModelError: an architecture or a field of config.json that is not supported.
     """
     path = _existing(Path(folder))

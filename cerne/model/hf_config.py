@@ -1,8 +1,9 @@
 """``config.json`` of Llama, Mistral, Qwen2 and Qwen3 to `ModelConfig` and back.
 
-In: the parsed JSON, as transformers 4 or 5 writes it. Out: a `ModelConfig`, or JSON that both versions read. Every
-field is in exactly one of the tables below (read, must have one value, or ignored for a stated reason); any other
-field is an error that names it. Leaves out: files and tensors (hf.py).
+In: the parsed JSON, as transformers 4 or 5 writes it. Out: a `ModelConfig`, or JSON that both
+    versions read. Every field is in exactly one of the tables below (read, must have one value, or
+    ignored for a stated reason); any other field is an error that names it. Leaves out: files and
+    tensors (hf.py).
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ ARCHITECTURES: dict[str, str] = {
     "qwen3": "Qwen3ForCausalLM",
 }
 
-# Fields that every file must give: transformers' own default for them is one particular large model.
+# Fields that every file must give: transformers' own default for them is one particular large
+# model.
 _REQUIRED = (
     "vocab_size",
     "hidden_size",
@@ -29,7 +31,8 @@ _REQUIRED = (
     "num_attention_heads",
 )
 
-# What transformers assumes when the field is absent, per family (transformers 5.24 configuration classes).
+# What transformers assumes when the field is absent, per family (transformers 5.24 configuration
+# classes).
 _COMMON_DEFAULTS: dict[str, Any] = {
     "rms_norm_eps": 1e-6,
     "initializer_range": 0.02,
@@ -99,32 +102,34 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "prefix": (None,),
 }
 
-# Fields that do not change what the model computes, with the reason.
-_IGNORED: dict[str, str] = {
-    **dict.fromkeys(("transformers_version", "_name_or_path", "name_or_path", "_commit_hash"), "where the file came from"),
-    **dict.fromkeys(("unsloth_version", "unsloth_fixed", "is_llama_config", "transformers.js_config"), "a tool's stamp"),
-    **dict.fromkeys(("dtype", "torch_dtype"), "the tensors carry their own dtype"),
-    **dict.fromkeys(("use_cache", "return_dict", "output_attentions", "output_hidden_states", "torchscript"), "how a caller runs it"),
-    **dict.fromkeys(("_attn_implementation", "attn_implementation", "_attn_implementation_autoset", "use_bfloat16", "tf_legacy_loss"), "how a caller runs it"),
-    "pretraining_tp": "splits one matrix product; same result up to rounding",
-    **dict.fromkeys(("id2label", "label2id", "num_labels", "problem_type", "finetuning_task", "task_specific_params"), "classification heads only"),
-    **dict.fromkeys(("tokenizer_class", "sep_token_id", "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id"), "the tokenizer's files say it"),
-    **dict.fromkeys(
-        ("max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty",
-         "temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size",
-         "encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences", "output_scores",
-         "return_dict_in_generate", "remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens",
-         "begin_suppress_tokens"),
-        "a sampling default, given at generation",
-    ),
-}  # fmt: skip
+# Fields that do not change what the model computes: reason, names.
+_IGNORED_BY_REASON: dict[str, str] = {
+    "where the file came from": "transformers_version _name_or_path name_or_path _commit_hash",
+    "a tool's stamp": "unsloth_version unsloth_fixed is_llama_config transformers.js_config",
+    "the tensors carry their own dtype": "dtype torch_dtype",
+    "how a caller runs it": "use_cache return_dict output_attentions output_hidden_states"
+    " torchscript _attn_implementation attn_implementation _attn_implementation_autoset use_bfloat16"
+    " tf_legacy_loss",
+    "splits one matrix product; same result up to rounding": "pretraining_tp",
+    "classification heads only": "id2label label2id num_labels problem_type finetuning_task"
+    " task_specific_params",
+    "the tokenizer's files say it": "tokenizer_class sep_token_id decoder_start_token_id"
+    " forced_bos_token_id forced_eos_token_id",
+    "a sampling default, given at generation": "max_length min_length do_sample early_stopping"
+    " num_beams num_beam_groups diversity_penalty temperature top_k top_p typical_p"
+    " repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size"
+    " bad_words_ids num_return_sequences output_scores return_dict_in_generate"
+    " remove_invalid_values exponential_decay_length_penalty suppress_tokens"
+    " begin_suppress_tokens",
+}
+_IGNORED = {name for names in _IGNORED_BY_REASON.values() for name in names.split()}
 
 
 def config_from_hf(content: dict[str, Any]) -> ModelConfig:
     """Read a parsed ``config.json``.
 
-    Raises `ModelError` naming the field and its value when it is unknown, unsupported or missing, and
-    `ConfigError` when the numbers do not fit together.
+    Raises `ModelError` naming the field and its value when it is unknown, unsupported or missing,
+    and `ConfigError` when the numbers do not fit together.
     """
     family = content.get("model_type")
     if family not in ARCHITECTURES:
@@ -180,7 +185,9 @@ def _check_coverage(content: dict[str, Any], read: set[str]) -> None:
 
 
 def _rope(content: dict[str, Any]) -> dict[str, Any]:
-    """rope_theta and rope_scaling from either spelling; transformers 5 keeps both in rope_parameters."""
+    """rope_theta and rope_scaling from either spelling; transformers 5 keeps both in
+    rope_parameters.
+    """
     given = content.get("rope_scaling") or content.get("rope_parameters") or {}
     if not isinstance(given, dict):
         raise ModelError(

@@ -1,4 +1,5 @@
-"""The parts of one decoder block: RMSNorm, attention with its projections, SwiGLU, and the block itself.
+"""The parts of one decoder block: RMSNorm, attention with its projections, SwiGLU, and the block
+itself.
 
     x -> input_layernorm -> q,k,v -> (q_norm,k_norm) -> rotate -> attend -> o_proj -> + x
       -> post_attention_layernorm -> silu(gate) * up -> down_proj -> + x
@@ -34,7 +35,9 @@ class BlockInputs:
 
 
 class RMSNorm(nn.Module):
-    """x / sqrt(mean(x^2) + eps) * weight over the last axis (Zhang & Sennrich 2019, arXiv:1910.07467)."""
+    """x / sqrt(mean(x^2) + eps) * weight over the last axis (Zhang & Sennrich 2019,
+    arXiv:1910.07467).
+    """
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -42,10 +45,12 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """[.., width] -> [.., width]; the mean is taken in at least float32, the dtype of `x` is kept."""
+        """[.., width] -> [.., width]; the mean is taken in at least float32, the dtype of `x` is
+        kept.
+        """
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         normal = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
-        return self.weight * normal.to(x.dtype)
+        return (self.weight * normal).to(x.dtype)
 
 
 class Attention(nn.Module):
@@ -80,10 +85,13 @@ class Attention(nn.Module):
         q_BHTE = rotate(q_BTHE.transpose(1, 2), shared.cos, shared.sin)
         k_BKTE = rotate(k_BTKE.transpose(1, 2), shared.cos, shared.sin)
         if shared.cache is not None:
-            k_BKTE, v_BKTE = shared.cache.update(self.layer, k_BKTE, v_BKTE)
+            k_BKSE, v_BKSE = shared.cache.update(self.layer, k_BKTE, v_BKTE)
+            # The cache may be kept in another dtype than the arithmetic.
+            k_BKTE, v_BKTE = k_BKSE.to(q_BHTE.dtype), v_BKSE.to(q_BHTE.dtype)
         dropout = self.dropout if self.training else 0.0
         mixed_BHTE = attend(shared.path, q_BHTE, k_BKTE, v_BKTE, shared.mask, self.window, dropout)
-        return self.o_proj(mixed_BHTE.transpose(1, 2).reshape(batch, tokens, -1))
+        out_BTD: Tensor = self.o_proj(mixed_BHTE.transpose(1, 2).reshape(batch, tokens, -1))
+        return out_BTD
 
 
 class MLP(nn.Module):
@@ -98,7 +106,8 @@ class MLP(nn.Module):
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """[B, T, D] -> [B, T, D]."""
-        return self.down_proj(F.silu(self.gate_proj(x_BTD)) * self.up_proj(x_BTD))
+        out_BTD: Tensor = self.down_proj(F.silu(self.gate_proj(x_BTD)) * self.up_proj(x_BTD))
+        return out_BTD
 
 
 class Block(nn.Module):

@@ -1,10 +1,12 @@
 """Who may look at whom: causal, same document, inside the window.
 
-In: sizes, optional document numbers of queries and keys, optional sliding window. Out: an additive bias
-[1 or B, 1, T, S] (0 where allowed, -inf elsewhere) or None where plain causality says everything. Built once a
-forward pass and shared by all layers of the same window. Leaves out: the attention arithmetic (attention.py).
+In: sizes, optional document numbers of queries and keys, optional sliding window. Out: an additive
+    bias [1 or B, 1, T, S] (0 where allowed, -inf elsewhere) or None where plain causality says
+    everything. Built once a forward pass and shared by all layers of the same window. Leaves out:
+    the attention arithmetic (attention.py).
 
-Padding has document -1. Padding sees padding, so its rows stay finite; its labels are IGNORE, so it costs nothing.
+Padding has document -1. Padding sees padding, so its rows stay finite; its labels are IGNORE, so it
+costs nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from torch import Tensor
 
 
 class AttentionMask:
-    """The mask of one forward pass over `num_queries` T new positions after `past` cached ones (S = past + T keys)."""
+    """The mask of one forward pass over `num_queries` T new positions after `past` cached ones (S =
+    past + T keys).
+    """
 
     def __init__(
         self,
@@ -39,7 +43,9 @@ class AttentionMask:
         return self.query_documents_BT is None and (window is None or window >= self.num_keys)
 
     def bias(self, window: int | None) -> Tensor | None:
-        """Additive bias [1 or B, 1, T, S]; None when every query may see every key (one query, plain causal)."""
+        """Additive bias [1 or B, 1, T, S]; None when every query may see every key (one query,
+        plain causal).
+        """
         if window is not None and window >= self.num_keys:
             window = None
         if window not in self._biases:

@@ -1,8 +1,9 @@
 """Named model sizes, from one that trains in seconds to one that needs a GPU.
 
-In: a name and the tokenizer's vocabulary size, plus overrides. Out: a `ModelConfig`. From `tiny` up, hidden and
-feed-forward widths are multiples of 256 so that every k-quant format fits without a fallback (row width rule of
-the GGUF super-block). Leaves out: training settings, which live in recipes.
+In: a name and the tokenizer's vocabulary size, plus overrides. Out: a `ModelConfig`. From `tiny`
+    up, hidden and feed-forward widths are multiples of 256 so that every k-quant format fits
+    without a fallback (row width rule of the GGUF super-block). Leaves out: training settings,
+    which live in recipes.
 """
 
 from __future__ import annotations
@@ -94,8 +95,9 @@ PRESETS: dict[str, str] = {name: purpose for name, (purpose, _, _) in _PRESETS.i
 def preset(name: str, vocab_size: int | None = None, **overrides: Any) -> ModelConfig:
     """The `ModelConfig` of a named size; `overrides` replace single fields.
 
-    `vocab_size` None takes the size's own default (used for accounting and tests; a run passes its tokenizer's).
-    Raises `ConfigError` for an unknown name and whatever `ModelConfig` raises for the fields.
+    `vocab_size` None takes the size's own default (used for accounting and tests; a run passes its
+    tokenizer's). Raises `ConfigError` for an unknown name and whatever `ModelConfig` raises for the
+    fields.
     """
     if name not in _PRESETS:
         raise ConfigError("unknown model preset", value=name, allowed=", ".join(_PRESETS))

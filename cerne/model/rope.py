@@ -1,9 +1,10 @@
 """Rotary position embeddings: frequencies, tables and the rotation itself.
 
-In: a `ModelConfig` (``rope_theta``, ``rope_scaling``) and integer positions. Out: cosines and sines [.., E/2] and
-rotated queries and keys. Supports the default frequencies (Su et al. 2021, arXiv:2104.09864), linear scaling,
-dynamic NTK, YaRN (Peng et al. 2023, arXiv:2309.00071) and Llama 3's scaling, each equal to transformers'
-``ROPE_INIT_FUNCTIONS``. Leaves out: longrope and partial rotation, which no supported family needs.
+In: a `ModelConfig` (``rope_theta``, ``rope_scaling``) and integer positions. Out: cosines and sines
+    [.., E/2] and rotated queries and keys. Supports the default frequencies (Su et al. 2021,
+    arXiv:2104.09864), linear scaling, dynamic NTK, YaRN (Peng et al. 2023, arXiv:2309.00071) and
+    Llama 3's scaling, each equal to transformers' ``ROPE_INIT_FUNCTIONS``. Leaves out: longrope and
+    partial rotation, which no supported family needs.
 
 The pairing is Hugging Face's: element i of the first half turns with element i of the second half.
 """
@@ -11,6 +12,7 @@ The pairing is Hugging Face's: element i of the first half turns with element i 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +95,7 @@ class RopeScaling:
         ):
             raise ConfigError(
                 "rope_scaling low_freq_factor must be below high_freq_factor",
-                value=f"low_freq_factor={given['low_freq_factor']}, high_freq_factor={given['high_freq_factor']}",
+                value=f"low {given['low_freq_factor']}, high {given['high_freq_factor']}",
                 allowed="low < high",
             )
         return RopeScaling(kind, given)
@@ -102,8 +104,9 @@ class RopeScaling:
 def inverse_frequencies(config: ModelConfig, seq_len: int | None = None) -> tuple[Tensor, float]:
     """Inverse frequencies, float32 [E/2], and the factor that cosines and sines are multiplied by.
 
-    `seq_len` matters only to the dynamic kind, whose base grows once it passes ``max_position_embeddings``.
-    Evaluated in float32 with transformers' operation order, so that both tables are equal bit for bit.
+    `seq_len` matters only to the dynamic kind, whose base grows once it passes
+    ``max_position_embeddings``. Evaluated in float32 with transformers' operation order, so that
+    both tables are equal bit for bit.
     """
     scaling = RopeScaling.parse(config.rope_scaling, config.max_position_embeddings)
     numbers, dim, base = scaling.numbers, config.head_dim, config.rope_theta
@@ -124,7 +127,9 @@ def inverse_frequencies(config: ModelConfig, seq_len: int | None = None) -> tupl
 
 
 def _llama3(plain: Tensor, numbers: dict[str, Any]) -> Tensor:
-    """Llama 3.1: long wavelengths divided by the factor, short ones kept, a linear blend between."""
+    """Llama 3.1: long wavelengths divided by the factor, short ones kept, a linear blend
+    between.
+    """
     factor, low, high = (
         float(numbers[key]) for key in ("factor", "low_freq_factor", "high_freq_factor")
     )
@@ -175,8 +180,9 @@ def rope_tables(
 ) -> tuple[Tensor, Tensor]:
     """Cosines and sines for positions 0 .. num_positions - 1, each float32 [num_positions, E/2].
 
-    The angle is the float32 product of position and frequency, as transformers forms it; its cosine is taken in
-    float64 and rounded once, so tables do not depend on the vector width of the machine.
+    The angle is the float32 product of position and frequency, as transformers forms it; its cosine
+    is taken in float64 and rounded once, so tables do not depend on the vector width of the
+    machine.
     """
     frequencies, factor = inverse_frequencies(config, num_positions)
     angles = torch.arange(num_positions, dtype=torch.float32)[:, None] * frequencies[None, :]
@@ -209,8 +215,17 @@ class RotaryTable(nn.Module):
         self.register_buffer("cos", cos.to(device), persistent=False)
         self.register_buffer("sin", sin.to(device), persistent=False)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryTable:
+        """Move with the model, but stay float32 when the model's dtype changes."""
+        super()._apply(fn, recurse)
+        if self.cos.dtype != torch.float32:
+            self.rebuild(self.cos.shape[0], self.cos.device)
+        return self
+
     def forward(self, positions: Tensor, num_positions: int) -> tuple[Tensor, Tensor]:
-        """Rows of the tables at `positions` ([T] or [B, T], all below `num_positions`): cos and sin [.., T, E/2]."""
+        """Cosines and sines [.., T, E/2] at `positions` ([T] or [B, T], all below
+        `num_positions`).
+        """
         rows = self.cos.shape[0]
         if num_positions > rows:
             limit = self.config.max_position_embeddings
@@ -225,6 +240,11 @@ class RotaryTable(nn.Module):
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn every pair of `x` [B, H, T, E] by its angle; cos and sin are [T, E/2] or [B, 1, T, E/2]."""
+    """Turn every pair of `x` [B, H, T, E] by its angle; the dtype of `x` is kept.
+
+    cos and sin are [T, E/2] or [B, 1, T, E/2], float32 at least: a half-precision `x` is turned in
+    float32 and rounded once.
+    """
     first, second = x.chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    turned = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    return turned.to(x.dtype)

@@ -1,8 +1,10 @@
-"""The decoder-only transformer that everything in this project trains, tunes, evaluates and exports.
+"""The decoder-only transformer that everything in this project trains, tunes, evaluates and
+exports.
 
-In: token ids [B, T] (and optionally positions, documents, a cache). Out: final-normed hidden states [B, T, D];
-`project` turns hidden states into float32 logits. Parameter names are Hugging Face's, so `state_dict()` is the
-content of ``model.safetensors``. Leaves out: the loss (loss.py) and files (hf.py).
+In: token ids [B, T] (and optionally positions, documents, a cache). Out: final-normed hidden states
+    [B, T, D]; `project` turns hidden states into float32 logits. Parameter names are Hugging
+    Face's, so `state_dict()` is the content of ``model.safetensors``. Leaves out: the loss
+    (loss.py) and files (hf.py).
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from cerne.errors import EngineError, ModelError
+from cerne.errors import ModelError
 from cerne.model.attention import AttentionPath
 from cerne.model.cache import KVCache
 from cerne.model.config import ModelConfig
@@ -39,8 +41,8 @@ class Decoder(nn.Module):
 class Transformer(nn.Module):
     """A decoder-only language model.
 
-    Run-time switches (not saved): `attention_path` chooses the attention kernel, `gradient_checkpointing` trades
-    one more forward pass for not keeping activations.
+    Run-time switches (not saved): `attention_path` chooses the attention kernel,
+    `gradient_checkpointing` trades one more forward pass for not keeping activations.
     """
 
     def __init__(self, config: ModelConfig, seed: int | None = None) -> None:
@@ -83,8 +85,8 @@ class Transformer(nn.Module):
         | norms (also q_norm, k_norm)            | 1                                          |
         | biases                                 | 0                                          |
 
-        The smaller scale of the two writers keeps the variance of the residual stream independent of depth
-        (Radford et al. 2019, GPT-2, section 2.3).
+        The smaller scale of the two writers keeps the variance of the residual stream independent
+        of depth (Radford et al. 2019, GPT-2, section 2.3).
         """
         generator = None
         if seed is not None:
@@ -110,9 +112,11 @@ class Transformer(nn.Module):
 
         Args:
             ids_BT: token ids, int64 [B, T].
-            positions_BT: rotary positions, int64 [B, T]; None counts up from the cache's length (from 0 without).
+            positions_BT: rotary positions, int64 [B, T]; None counts up from the cache's length
+                (from 0 without).
                 Every position must be below cache length + T.
-            documents_BT: document numbers, int64 [B, T]; a token sees only its own document; -1 is padding.
+            documents_BT: document numbers, int64 [B, T]; a token sees only its own document; -1 is
+                padding.
             cache: keys and values of earlier positions; extended by this call.
         Raises:
             ModelError: T is 0, or longer than the model's context.
@@ -131,11 +135,13 @@ class Transformer(nn.Module):
                 x_BTD = block(x_BTD, shared)
         if cache is not None:
             cache.advance(tokens)
-        return self.model.norm(x_BTD)
+        hidden_BTD: Tensor = self.model.norm(x_BTD)
+        return hidden_BTD
 
     def project(self, hidden: Tensor) -> Tensor:
-        """Logits, float32 [.., V], of hidden states [.., D]."""
-        return F.linear(hidden, self.output_weight).float()
+        """Logits [.., V] of hidden states [.., D]: float32 (float64 for a float64 model)."""
+        logits = F.linear(hidden, self.output_weight)
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
     def _shared(
         self,
@@ -158,8 +164,9 @@ class Transformer(nn.Module):
             key_documents_BS = cache.documents(documents_BT, tokens)
             if documents_BT is None and key_documents_BS is not None:
                 documents_BT = torch.zeros_like(ids_BT)
-        mask = AttentionMask(tokens, past, device, dtype, documents_BT, key_documents_BS)
-        return BlockInputs(cos.to(dtype), sin.to(dtype), mask, self.attention_path, cache)
+        wide = torch.promote_types(dtype, torch.float32)
+        mask = AttentionMask(tokens, past, device, wide, documents_BT, key_documents_BS)
+        return BlockInputs(cos.to(wide), sin.to(wide), mask, self.attention_path, cache)
 
     def _check_length(self, tokens: int, cache: KVCache | None) -> int:
         """Number of cached positions; raises when the row does not fit."""
@@ -176,6 +183,6 @@ class Transformer(nn.Module):
                 "the row is longer than the model's context",
                 value=f"{tokens} tokens",
                 allowed=f"at most max_position_embeddings={limit}",
-                hint="shorten the text, or raise max_position_embeddings together with rope_scaling",
+                hint="shorten the text, or raise max_position_embeddings and set rope_scaling",
             )
         return past

@@ -1,8 +1,8 @@
 """Reading safetensors files that may be damaged, foreign or hostile.
 
-In: a model directory. Out: tensors by name, read one at a time. Handles one file or shards with an index; refuses
-pickle by content and by name; a missing, surplus or misshapen tensor is a `CheckpointError` that names it with both
-shapes. Leaves out: what the tensors mean (hf.py).
+In: a model directory. Out: tensors by name, read one at a time. Handles one file or shards with an
+    index; refuses pickle by content and by name; a missing, surplus or misshapen tensor is a
+    `CheckpointError` that names it with both shapes. Leaves out: what the tensors mean (hf.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _RECOMPUTED = re.compile(r"(^|\.)rotary_emb\.(inv_freq|cos_cached|sin_cached)$")
 
 
 def refuse_pickle(path: Path) -> None:
-    """Raise `CheckpointError` if the file is a pickle or a torch zip archive, by its first bytes or its name."""
+    """Raise `CheckpointError` if the file is a pickle or a torch zip archive, by its first bytes or
+    its name.
+    """
     with open(path, "rb") as handle:
         start = handle.read(4)
     is_pickle = len(start) >= 2 and start[0] == 0x80 and 1 <= start[1] <= 5
@@ -83,9 +85,11 @@ def weight_files(folder: Path) -> dict[str, Path]:
 
 
 def iterate_tensors(folder: Path) -> Iterator[tuple[str, Tensor]]:
-    """Every stored tensor once, by name; recomputed buffers are skipped. Raises `CheckpointError` on damage."""
+    """Every stored tensor once, by name; recomputed buffers are skipped. Raises `CheckpointError`
+    on damage.
+    """
     files = weight_files(folder)
-    for path in sorted({path for path in files.values()}):
+    for path in sorted(set(files.values())):
         refuse_pickle(path)
         try:
             with safetensors.safe_open(path, framework="pt") as handle:
@@ -108,10 +112,11 @@ def iterate_tensors(folder: Path) -> Iterator[tuple[str, Tensor]]:
 
 
 def copy_into(parameters: Mapping[str, Tensor], folder: Path, tied: bool) -> None:
-    """Fill `parameters` (meta tensors are not allowed) from the folder, checking names and shapes both ways.
+    """Fill `parameters` (meta tensors are not allowed) from the folder, checking names and shapes
+    both ways.
 
-    `tied` accepts a stored lm_head.weight if it equals the embedding. Values are copied into the parameters' own
-    memory, so results cannot depend on how a file was aligned.
+    `tied` accepts a stored lm_head.weight if it equals the embedding. Values are copied into the
+    parameters' own memory, so results cannot depend on how a file was aligned.
     """
     seen: set[str] = set()
     extra_head: Tensor | None = None
@@ -149,7 +154,7 @@ def copy_into(parameters: Mapping[str, Tensor], folder: Path, tied: bool) -> Non
             "the file lacks a tensor that this architecture has",
             value=f"{missing[0]} {list(parameters[missing[0]].shape)}{more}",
             allowed=_describe(parameters),
-            hint="check that config.json belongs to these weights (tie_word_embeddings, num_hidden_layers)",
+            hint="check that config.json belongs to these weights",
         )
     if extra_head is not None:
         embedding = parameters["model.embed_tokens.weight"]
