@@ -1,1 +1,1 @@
-"""Text in: sources, cleaning, token shards, packing, conversations, the loader and the small world."""
+"""Text in: sources, cleaning, token shards, packing, conversations, loader, the small world."""

@@ -28,7 +28,7 @@ class PackedLoader:
         packing: "best-fit", "stream", or "auto": stream when the mean document exceeds a row.
         shuffle: False keeps the documents' order (within the packing) in every epoch.
     Raises:
-        DataError: nothing to learn from (no document has two tokens), or a size below 1.
+        DataError: nothing to learn from (no document has a pair), or a size below 1.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class PackedLoader:
 
     @property
     def pairs_per_epoch(self) -> int:
-        """Supervisable targets of one epoch (before any mask)."""
+        """Targets of one epoch before any mask, at most (see Planner on document begins)."""
         return self._planner.num_pairs
 
     def next(self) -> Batch:
@@ -101,7 +101,7 @@ class PackedLoader:
                 allowed=f"seed {self.seed}, digest {self._planner.digest[:16]}",
                 hint="resume with the same [data] and seed, or start anew with --init-from",
             )
-        if epoch < 0 or not 0 <= window < self._planner.num_windows or row < 0:
+        if epoch < 0 or not 0 <= window < self._planner.num_windows(epoch) or row < 0:
             raise DataError("the loader state is out of range", value=state)
         if row > self._planner.rows(epoch, window).num_rows:
             raise DataError("the loader state is out of range", value=state)
@@ -118,7 +118,7 @@ class PackedLoader:
             self._row = stop
             if stop == rows.num_rows:
                 self._row, self._window = 0, self._window + 1
-                if self._window == self._planner.num_windows:
+                if self._window == self._planner.num_windows(self._epoch):
                     self._window, self._epoch = 0, self._epoch + 1
         return taken
 
@@ -133,6 +133,8 @@ def iterate_once(
 ) -> Iterator[Batch]:
     """Every row exactly once in a fixed order, for validation; the last batch may have fewer rows.
 
+    Every token is a target once (the first of a document only if the store has a start token).
+
     Rank r yields batches r, r + world_size, ...
     """
     planner = Planner(store, seq_len, seed=0, shuffle=False, packing=packing)
@@ -145,7 +147,7 @@ def iterate_once(
 def _whole_batches(planner: Planner, batch_size: int) -> Iterator[Rows]:
     waiting: list[Rows] = []
     count = 0
-    for window in range(planner.num_windows):
+    for window in range(planner.num_windows(0)):
         rows, first = planner.rows(0, window), 0
         while first < rows.num_rows:
             stop = min(rows.num_rows, first + batch_size - count)

@@ -18,6 +18,7 @@ class MemoryStore:
     Args:
         examples: (ids, mask) per example; mask[t] says whether token t may be a target.
         vocab_size: ids must be below it; None takes the largest id.
+        start_token_id: the input before each example's first token; None: that is only input.
     Raises:
         DataError: ids and mask of different length, or an id out of range.
     """
@@ -27,6 +28,7 @@ class MemoryStore:
         examples: Sequence[tuple[Sequence[int], Sequence[bool]]],
         pad_token_id: int,
         vocab_size: int | None = None,
+        start_token_id: int | None = None,
     ) -> None:
         for index, (ids, mask) in enumerate(examples):
             if len(ids) != len(mask):
@@ -48,6 +50,7 @@ class MemoryStore:
                 allowed=f"0 to {self.vocab_size - 1}",
             )
         self.pad_token_id = pad_token_id
+        self.start_token_id = start_token_id
         digest = hashlib.sha256(self._ids.astype("<i8").tobytes())
         digest.update(self._mask.tobytes())
         digest.update(self.offsets.astype("<i8").tobytes())

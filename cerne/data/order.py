@@ -23,12 +23,17 @@ def mix(*values: int) -> int:
 
 def shuffled(count: int, *key: int) -> npt.NDArray[np.int64]:
     """A permutation of 0..count-1 that depends only on `count` and `key`."""
+    return np.argsort(hashed(count, *key), kind="stable")
+
+
+def hashed(count: int, *key: int) -> npt.NDArray[np.uint64]:
+    """One 64-bit value for each of 0..count-1, from `key`."""
     with np.errstate(over="ignore"):
         z = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GOLDEN) + np.uint64(mix(*key))
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         z ^= z >> np.uint64(31)
-    return np.argsort(z, kind="stable")
+    return z
 
 
 def _finalise(z: int) -> int:

@@ -1,14 +1,16 @@
 """Packing: how documents become rows of T tokens, and rows become a Batch.
 
-A document of n tokens holds n - 1 pairs (input token, next token). A row holds at most T pairs, in
-*spans* of consecutive pairs. So every token but the first of its document is a target exactly once
-an epoch, and no cell is wasted on an input without a target.
+The unit is a *pair*: an input token and its target, the next token. A row holds at most T pairs, in
+*spans* of consecutive targets of one token stream, so no cell is an input without a target, and a
+token that ends one row still predicts the first token of the next.
 - best-fit: each document is cut into spans of T pairs and a rest, and spans are placed by best fit
   decreasing (Ding et al. 2024, "Fewer Truncations Improve Language Modeling").
-- stream: consecutive windows of T pairs over the whole token stream, no padding; a pair that would
-  cross from one document into the next is not supervised.
+- stream: consecutive windows of T pairs over the whole token stream, with no padding.
 In both, positions restart at 0 and the document number changes at each span and document begin, so
 a span continues a cut document without its earlier context.
+
+The first token of a document has nothing before it. A store with a start token (shards: the
+end-of-document token) lets it be predicted from that; without one (conversations) it is only input.
 """
 
 from __future__ import annotations
@@ -63,13 +65,14 @@ class TokenStore(Protocol):
     """Tokens of many documents one after the other: Shards, or lists in memory.
 
     `offsets` is int64 [num_documents + 1]; `read_mask` says which tokens may be targets, or None
-    when all may.
+    when all may. `start_token_id` is the input before a document's first token, or None.
     """
 
     offsets: Int64
     num_tokens: int
     vocab_size: int
     pad_token_id: int
+    start_token_id: int | None
     digest: str
 
     def read(self, start: int, stop: int) -> npt.NDArray[Any]: ...
@@ -85,8 +88,8 @@ class MaskedStore(TokenStore, Protocol):
 class Rows:
     """A plan of rows: spans of pairs, row after row.
 
-    Row r holds spans splits[r]..splits[r+1]; span s is the pairs whose inputs are the tokens
-    starts[s]..stops[s] of the store (targets: one further).
+    Row r holds spans splits[r]..splits[r+1]; span s is the pairs whose targets are the tokens
+    starts[s]..stops[s] of the store (inputs: one earlier).
     """
 
     splits: Int64
@@ -122,15 +125,20 @@ def join_rows(parts: list[Rows]) -> Rows:
     return Rows(splits, starts, np.concatenate([part.stops for part in parts]))
 
 
-def document_spans(offsets: Int64, seq_len: int) -> tuple[Int64, Int64]:
-    """Starts and stops of all documents' spans of at most `seq_len` pairs, in document order."""
-    pairs = np.maximum(np.diff(offsets) - 1, 0)
-    counts = -(-pairs // seq_len)
-    first = np.cumsum(counts) - counts
-    within = np.arange(int(counts.sum())) - np.repeat(first, counts)
-    starts = np.repeat(offsets[:-1], counts) + within * seq_len
-    ends = np.repeat(offsets[:-1] + pairs, counts)
-    return starts, np.minimum(starts + seq_len, ends)
+def document_spans(
+    offsets: Int64, seq_len: int, started: npt.NDArray[np.bool_]
+) -> tuple[Int64, Int64]:
+    """Starts and stops of all documents' spans of at most `seq_len` pairs, in document order.
+
+    Args:
+        offsets: int64 [num_documents + 1].
+        started: bool [num_documents], whether the document's first token is a target.
+    """
+    first = np.minimum(offsets[:-1] + ~started, offsets[1:])
+    counts = -(-(offsets[1:] - first) // seq_len)
+    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = np.repeat(first, counts) + within * seq_len
+    return starts, np.minimum(starts + seq_len, np.repeat(offsets[1:], counts))
 
 
 def pack_best_fit(starts: Int64, stops: Int64, seq_len: int) -> Rows:
@@ -166,13 +174,14 @@ def pack_best_fit(starts: Int64, stops: Int64, seq_len: int) -> Rows:
     return Rows(splits, starts[flat], stops[flat])
 
 
-def pack_stream(num_tokens: int, seq_len: int, phase: int = 0) -> Rows:
-    """Consecutive windows of `seq_len` pairs; the first has `phase` pairs when that is not 0."""
-    pairs = max(0, num_tokens - 1)
-    inner = np.arange(phase if phase else seq_len, pairs, seq_len, dtype=np.int64)
-    bounds = np.concatenate([[0], inner, [pairs]]).astype(np.int64)
-    if pairs == 0:
-        bounds = bounds[:1]
+def pack_stream(first: int, stop: int, seq_len: int, phase: int = 0) -> Rows:
+    """Consecutive windows of `seq_len` targets over first..stop.
+
+    The first window has `phase` targets when that is not 0 (and fewer than there are).
+    """
+    inner = np.arange(first + (phase if phase else seq_len), stop, seq_len, dtype=np.int64)
+    ends = [stop] if stop > first else []
+    bounds = np.concatenate([[first], inner, ends]).astype(np.int64)
     return Rows(np.arange(len(bounds), dtype=np.int64), bounds[:-1], bounds[1:])
 
 
@@ -195,9 +204,10 @@ def build_batch(store: TokenStore, rows: Rows, seq_len: int) -> Batch:
     inputs, labels = tokens[cell + span_of], tokens[cell + span_of + 1]
     labels = _masked(store, rows, labels)
 
-    begins = np.zeros(total, bool)
+    begins = np.zeros(total + 1, bool)
     begins[firsts] = True
-    _mark_documents(store, rows, firsts, labels, begins)
+    _begin_documents(store, rows, firsts, inputs, labels, begins)
+    begins = begins[:total]
     last_begin = np.maximum.accumulate(np.where(begins, cell, 0))
     document = np.cumsum(begins) - 1
 
@@ -215,8 +225,13 @@ def build_batch(store: TokenStore, rows: Rows, seq_len: int) -> Batch:
 
 
 def _read_spans(store: TokenStore, rows: Rows) -> Int64:
+    """For each span its tokens with the one before; before the very first, a filler."""
     bounds = zip(rows.starts.tolist(), rows.stops.tolist(), strict=True)
-    parts = [store.read(start, stop + 1) for start, stop in bounds]
+    parts = []
+    for start, stop in bounds:
+        if start == 0:
+            parts.append(np.zeros(1, np.int64))
+        parts.append(store.read(max(0, start - 1), stop))
     tokens = np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
     if tokens.size and int(tokens.max()) >= store.vocab_size:
         raise DataError(
@@ -233,26 +248,36 @@ def _masked(store: TokenStore, rows: Rows, labels: Int64) -> Int64:
     if read_mask is None or not len(rows.starts):
         return labels
     bounds = zip(rows.starts.tolist(), rows.stops.tolist(), strict=True)
-    mask = np.concatenate([read_mask(start + 1, stop + 1) for start, stop in bounds])
+    mask = np.concatenate([read_mask(start, stop) for start, stop in bounds])
     return np.where(mask, labels, IGNORE)
 
 
-def _mark_documents(
-    store: TokenStore, rows: Rows, firsts: Int64, labels: Int64, begins: npt.NDArray[np.bool_]
+def _begin_documents(
+    store: TokenStore,
+    rows: Rows,
+    firsts: Int64,
+    inputs: Int64,
+    labels: Int64,
+    begins: npt.NDArray[np.bool_],
 ) -> None:
-    """Where a document begins inside a span: no label into it, and a new document from there."""
-    low = np.searchsorted(store.offsets, rows.starts, side="right")
-    high = np.searchsorted(store.offsets, rows.stops, side="right")
+    """Where a span's target is the first token of a document: predict it from the start token, or,
+    without one, do not predict it. `begins` has one more entry, for what falls behind the end.
+    """
+    low = np.searchsorted(store.offsets, rows.starts, side="left")
+    high = np.searchsorted(store.offsets, rows.stops, side="left")
     counts = high - low
     total = int(counts.sum())
     if not total:
         return
     span = np.repeat(np.arange(len(counts)), counts)
     index = np.repeat(low - (np.cumsum(counts) - counts), counts) + np.arange(total)
-    begin = store.offsets[index]
-    cell = firsts[span] + begin - rows.starts[span]
-    labels[cell - 1] = IGNORE
-    begins[cell[begin < rows.stops[span]]] = True
+    cell = firsts[span] + store.offsets[index] - rows.starts[span]
+    if store.start_token_id is not None:
+        inputs[cell] = store.start_token_id
+        begins[cell] = True
+    else:
+        labels[cell] = IGNORE
+        begins[cell + 1] = True
 
 
 def _laid_out(values: Int64, target: Int64, B: int, T: int, fill: int) -> Int64:

@@ -202,6 +202,8 @@ class Shards:
         self.vocab_size: int = index["vocab_size"]
         self.eos_token_id: int = index["eos_token_id"]
         self.pad_token_id: int = index["pad_token_id"]
+        # A document begins after the end of another: the model sees eos before its first token.
+        self.start_token_id: int | None = self.eos_token_id
         self.tokenizer_digest: str = index["tokenizer_digest"]
         self.meta: dict[str, Any] = index["meta"]
         dtype = token_dtype(self.vocab_size)

@@ -59,6 +59,27 @@ def test_stream_windows_move_between_epochs() -> None:
     assert len({frozenset(v) for k, v in seen.items() if k < 8}) > 3
 
 
+def test_half_of_the_documents_begin_with_the_start_token_in_each_epoch() -> None:
+    lengths = [1 + i % 9 for i in range(400)]
+    examples = [([1000 + i] * n, [True] * n) for i, n in enumerate(lengths)]
+    store = MemoryStore(examples, 0, vocab_size=2000, start_token_id=7)
+    loader = PackedLoader(store, 16, 1, seed=2, packing="best-fit")
+    started: list[set[int]] = []
+    for epoch in range(2):
+        begun: set[int] = set()
+        valid = 0
+        while loader.epoch == epoch:
+            batch = loader.next()
+            begun |= set(batch.labels_BT[batch.ids_BT == 7].tolist())
+            valid += batch.num_valid
+        assert valid == sum(lengths) - (400 - len(begun))
+        assert 160 < len(begun) < 270
+        # A document of one token could not be learned at all without its start.
+        assert {1000 + i for i, n in enumerate(lengths) if n == 1} <= begun
+        started.append(begun)
+    assert started[0] != started[1]
+
+
 def test_without_shuffling_the_text_is_read_in_order() -> None:
     loader = PackedLoader(store_of([33]), 8, 2, shuffle=False, packing="stream")
     for _ in range(2):

@@ -15,17 +15,23 @@ from cerne.errors import DataError
 PAD = 999_999
 
 
-def store_of(lengths: list[int]) -> MemoryStore:
+def store_of(lengths: list[int], start_token_id: int | None = None) -> MemoryStore:
     """Documents with distinct tokens: document d holds 1000 d, 1000 d + 1, ..."""
     examples = [([1000 * d + i for i in range(n)], [True] * n) for d, n in enumerate(lengths)]
-    return MemoryStore(examples, PAD, vocab_size=PAD)
+    return MemoryStore(examples, PAD, PAD, start_token_id)
 
 
-def all_batches(lengths: list[int], seq_len: int, batch_size: int, packing: str) -> list[Batch]:
-    return list(iterate_once(store_of(lengths), seq_len, batch_size, packing=packing))
+def all_batches(
+    lengths: list[int], seq_len: int, batch_size: int, packing: str, start: int | None = None
+) -> list[Batch]:
+    return list(iterate_once(store_of(lengths, start), seq_len, batch_size, packing=packing))
 
 
-def check(batch: Batch, seq_len: int) -> None:
+def targets_of(batches: list[Batch]) -> list[int]:
+    return sorted(t for b in batches for t in b.labels_BT[b.labels_BT != IGNORE].tolist())
+
+
+def check(batch: Batch, seq_len: int, start: int | None = None) -> None:
     """What must hold in every batch, cell by cell."""
     assert batch.ids_BT.shape[1] == seq_len
     for array in (batch.ids_BT, batch.labels_BT, batch.positions_BT, batch.documents_BT):
@@ -43,8 +49,11 @@ def check(batch: Batch, seq_len: int) -> None:
             assert documents[t] == (0 if t == 0 else documents[t - 1] + new)
             assert positions[t] == (0 if new else positions[t - 1] + 1)
             if not new:
-                assert ids[t] == ids[t - 1] + 1
-            if labels[t] != IGNORE:
+                begun = ids[t - 1] == start
+                assert ids[t] % 1000 == 0 if begun else ids[t] == ids[t - 1] + 1
+            if ids[t] == start:
+                assert new and labels[t] % 1000 == 0
+            elif labels[t] != IGNORE:
                 assert labels[t] == ids[t] + 1
 
 
@@ -53,22 +62,23 @@ def check(batch: Batch, seq_len: int) -> None:
     lengths=st.lists(st.integers(0, 40), min_size=1, max_size=12),
     seq_len=st.integers(1, 17),
     batch_size=st.integers(1, 5),
+    start=st.sampled_from([None, 900_000]),
 )
 @settings(max_examples=120, deadline=None)
-def test_every_token_is_supervised_exactly_once(packing, lengths, seq_len, batch_size) -> None:
-    expected = [1000 * d + i for d, n in enumerate(lengths) for i in range(1, n)]
+def test_every_token_is_supervised_exactly_once(
+    packing, lengths, seq_len, batch_size, start
+) -> None:
+    first = 1 if start is None else 0
+    expected = [1000 * d + i for d, n in enumerate(lengths) for i in range(first, n)]
     if not expected:
         with pytest.raises(DataError, match="nothing to learn"):
-            all_batches(lengths, seq_len, batch_size, packing)
+            all_batches(lengths, seq_len, batch_size, packing, start)
         return
-    targets: list[int] = []
-    batches = all_batches(lengths, seq_len, batch_size, packing)
+    batches = all_batches(lengths, seq_len, batch_size, packing, start)
     for batch in batches:
-        check(batch, seq_len)
-        found = batch.labels_BT[batch.labels_BT != IGNORE]
-        assert batch.num_valid == len(found)
-        targets += found.tolist()
-    assert sorted(targets) == expected
+        check(batch, seq_len, start)
+    assert targets_of(batches) == expected
+    assert sum(batch.num_valid for batch in batches) == len(expected)
     assert all(len(b.ids_BT) == batch_size for b in batches[:-1])
     assert 1 <= len(batches[-1].ids_BT) <= batch_size
 
@@ -116,17 +126,41 @@ def test_best_fit_opens_a_row_only_when_it_must(lengths: list[int]) -> None:
 def test_stream_windows_tile_all_pairs_for_every_phase() -> None:
     for tokens in range(20):
         for phase in range(4):
-            rows = pack_stream(tokens, 4, min(phase, max(0, tokens - 2)))
+            rows = pack_stream(1, max(1, tokens), 4, min(phase, max(0, tokens - 2)))
             cells = [c for a, b in zip(rows.starts, rows.stops, strict=True) for c in range(a, b)]
-            assert cells == list(range(max(0, tokens - 1)))
+            assert cells == list(range(1, tokens))
             assert ((rows.stops - rows.starts) > 0).all() and (
                 (rows.stops - rows.starts) <= 4
             ).all()
 
 
 def test_spans_of_documents() -> None:
-    starts, stops = document_spans(np.array([0, 0, 1, 3, 12]), 4)
-    assert list(zip(starts.tolist(), stops.tolist(), strict=True)) == [(1, 2), (3, 7), (7, 11)]
+    offsets, none = np.array([0, 0, 1, 3, 12]), np.zeros(4, bool)
+    starts, stops = document_spans(offsets, 4, none)
+    assert list(zip(starts.tolist(), stops.tolist(), strict=True)) == [(2, 3), (4, 8), (8, 12)]
+    starts, stops = document_spans(offsets, 4, ~none)
+    assert list(zip(starts.tolist(), stops.tolist(), strict=True)) == [
+        (0, 1),
+        (1, 3),
+        (3, 7),
+        (7, 11),
+        (11, 12),
+    ]
+
+
+def test_with_a_start_token_the_first_token_is_predicted_from_it() -> None:
+    store = store_of([3, 1, 0, 2], start_token_id=77)
+    expected = {
+        "stream": [[77, 0, 1, 77], [77, 3000]],
+        "best-fit": [[77, 0, 1, 77], [77, 3000]],
+    }
+    for packing, ids in expected.items():
+        (batch,) = iterate_once(store, 4, 8, packing=packing)
+        check(batch, 4, start=77)
+        assert [row[row != PAD].tolist() for row in batch.ids_BT] == ids
+        assert targets_of([batch]) == [0, 1, 2, 1000, 3000, 3001]
+    # The last tokens of documents are targets only, never inputs.
+    assert not set(batch.ids_BT.ravel()) & {2, 1000, 3001}
 
 
 def test_masked_tokens_are_inputs_but_no_targets() -> None:
