@@ -1,11 +1,11 @@
 """Causal attention as matrix products over blocks of queries, with its own backward pass.
 
 In: q [B, H, T, E], k and v [B, K, S, E], an additive bias [1 or B, 1, T, S] (causality included)
-    and for each block of queries the range of keys it may see. Out: [B, H, T, E]. Faster than
-    torch's fused kernel on CPUs at the lengths `attention.choose_path` names: a masked half is
-    never multiplied, and gradients are added in place instead of being padded with zeros block by
-    block. Keeps the weights of every block for the backward pass (about B*H*T*T/2 numbers), which
-    is why long rows go elsewhere. Leaves out: dropout on the weights.
+and for each block of queries the range of keys it may see. Out: [B, H, T, E]. Faster than torch's
+fused kernel on CPUs at the lengths `attention.choose_path` names: a masked half is never
+multiplied, and gradients are added in place instead of being padded with zeros block by block.
+Keeps the weights of every block for the backward pass (about B*H*T*T/2 numbers), which is why long
+rows go elsewhere. Leaves out: dropout on the weights.
 """
 
 from __future__ import annotations

@@ -108,8 +108,8 @@ _IGNORED_BY_REASON: dict[str, str] = {
     "a tool's stamp": "unsloth_version unsloth_fixed is_llama_config transformers.js_config",
     "the tensors carry their own dtype": "dtype torch_dtype",
     "how a caller runs it": "use_cache return_dict output_attentions output_hidden_states"
-    " torchscript _attn_implementation attn_implementation _attn_implementation_autoset use_bfloat16"
-    " tf_legacy_loss",
+    " torchscript _attn_implementation attn_implementation _attn_implementation_autoset "
+    " use_bfloat16 tf_legacy_loss",
     "splits one matrix product; same result up to rounding": "pretraining_tp",
     "classification heads only": "id2label label2id num_labels problem_type finetuning_task"
     " task_specific_params",
