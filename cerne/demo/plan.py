@@ -1,0 +1,108 @@
+"""What the demo trains, and for how long: two recipes and the sizes of its text and its exam.
+
+Input: a folder, a seed and the minutes to use. Output: the recipes of pre-training and of
+fine-tuning. Training gets fixed shares of the minutes; the number of steps is measured when a stage
+starts and then stays. Leaves out doing it (pipeline.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from cerne.data.config import DataConfig
+from cerne.data.conversations import ConversationConfig
+from cerne.errors import ConfigError
+from cerne.train.config import TrainConfig
+from cerne.train.recipe import ModelSection, PretrainRecipe, RunConfig, TokenizerConfig
+from cerne.tune.recipe import SftRecipe, StartConfig
+
+# Shares of the demo's minutes; the rest is text, tokenizer, compiling, exams and the report.
+PRETRAIN_SHARE = 0.25
+SFT_SHARE = 0.5
+VOCAB_SIZE = 1408
+SEQ_LEN = 128
+ROWS = 8
+
+
+@dataclass(frozen=True)
+class DemoPlan:
+    """Where and how long; everything else follows.
+
+    Raises:
+        ConfigError: minutes out of range.
+    """
+
+    folder: Path
+    seed: int = 0
+    minutes: float = 5.0
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.02 <= self.minutes <= 600:
+            raise ConfigError("minutes out of range", value=self.minutes, allowed="0.02 to 600")
+
+    @property
+    def exam_items(self) -> int:
+        """Held-out questions per task; enough for an interval of about 8 points at full length."""
+        return max(4, min(100, round(20 * self.minutes)))
+
+    @property
+    def pretrain_dir(self) -> Path:
+        return self.folder / "pretrain"
+
+    def pretrain_recipe(self) -> PretrainRecipe:
+        """Stories of the small world, told twice and talked about."""
+        return PretrainRecipe(
+            run=self._run(self.pretrain_dir),
+            data=DataConfig(
+                path=f"world:mix?documents={self._count(1000, 400)}&seed={self.seed}",
+                val_fraction=0.05,
+                packing="best-fit",
+            ),
+            tokenizer=TokenizerConfig(vocab_size=self._vocab_size),
+            model=ModelSection(preset="micro", max_position_embeddings=512),
+            train=self._train(PRETRAIN_SHARE),
+        )
+
+    def sft_recipe(self) -> SftRecipe:
+        """Conversations about stories that pre-training has not seen."""
+        return SftRecipe(
+            run=self._run(self.folder),
+            model=StartConfig(path=str(self.pretrain_dir)),
+            data=ConversationConfig(
+                path=f"world:mix?conversations={self._count(2000, 200)}&seed={self.seed + 1}",
+                val_fraction=0.01,
+            ),
+            train=self._train(SFT_SHARE),
+        )
+
+    @property
+    def _vocab_size(self) -> int:
+        # Little text supports few merges.
+        return VOCAB_SIZE if self.minutes >= 2 else 768
+
+    def _count(self, per_minute: int, least: int) -> int:
+        return max(least, min(50_000, round(per_minute * self.minutes)))
+
+    def _run(self, folder: Path) -> RunConfig:
+        return RunConfig(dir=str(folder), seed=self.seed, threads=self.threads, device="cpu")
+
+    def _train(self, share: float) -> TrainConfig:
+        return TrainConfig(
+            time_limit_s=60 * self.minutes * share,
+            batch_size=ROWS,
+            seq_len=SEQ_LEN,
+            optimizer="muon",
+            lr=3e-3,
+            muon_lr=0.02,
+            weight_decay=0.0,
+            schedule="wsd",
+            decay_fraction=0.4,
+            warmup_fraction=0.02,
+            compile="on" if self.minutes >= 2 else "off",
+            log_every=20,
+            val_every=400,
+            sample_every=400,
+            save_every=400,
+        )
