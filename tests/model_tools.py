@@ -51,3 +51,9 @@ def packed(lengths: list[int], padding: int = 0) -> tuple[Tensor, Tensor]:
     positions = [torch.arange(n) for n in lengths] + [torch.zeros(padding, dtype=torch.int64)]
     documents = [torch.full((n,), i) for i, n in enumerate(lengths)] + [torch.full((padding,), -1)]
     return torch.cat(positions)[None], torch.cat(documents)[None]
+
+
+def near(ours: Tensor, wanted: Tensor, tolerance: float = 1e-6) -> bool:
+    """Largest difference within `tolerance` of the largest value (of 1 when all are smaller)."""
+    scale = max(1.0, float(wanted.detach().abs().max()))
+    return float((ours - wanted).detach().abs().max()) <= tolerance * scale

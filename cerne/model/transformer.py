@@ -49,14 +49,20 @@ class Transformer(nn.Module):
         """Build and initialise; `seed` None draws from torch's global generator."""
         super().__init__()
         self.config = config
-        self.model = Decoder(config)
-        if not config.tie_word_embeddings:
-            self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        device = torch.get_default_device()
+        # Built without values first: torch's own initial values would be thrown away, and would
+        # advance its global generator.
+        with torch.device("meta"):
+            self.model = Decoder(config)
+            if not config.tie_word_embeddings:
+                self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        if device.type != "meta":
+            self.to_empty(device=device)
         self.rope = RotaryTable(config)
         self.attention_path: AttentionPath = "auto"
         self.gradient_checkpointing = False
         self.generation_config: dict[str, Any] = {}
-        if self.output_weight.device.type != "meta":
+        if device.type != "meta":
             self.init_weights(seed)
 
     @property
