@@ -181,9 +181,14 @@ def top_p(logits_N: Floats, weights_N: Floats, p: float) -> Ids:
 
     The head is taken in the order (logit descending, index ascending); Holtzman et al. 2019.
     """
-    order = np.argsort(-logits_N, kind="stable")
-    reached = np.add.accumulate(weights_N[order])
     needed = p * sum_in_order(weights_N)
+    # A short head usually holds enough; sorting everything is most of the work otherwise.
+    for size in (256, logits_N.shape[0]):
+        head = top_k(logits_N, size)
+        order = head[np.argsort(-logits_N[head], kind="stable")]
+        reached = np.add.accumulate(weights_N[order])
+        if reached[-1] >= needed:
+            break
     count = int(np.searchsorted(reached, needed, side="left")) + 1
     return np.sort(order[:count])
 

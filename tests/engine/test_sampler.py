@@ -257,3 +257,20 @@ def test_forbidden_tokens_are_never_drawn():
     params = SamplingParams(logit_bias=dict.fromkeys(range(9), -math.inf))
     drawn = {choose(LOGITS, params, choice=0, position=p) for p in range(50)}
     assert drawn == {9}
+
+
+@pytest.mark.parametrize("p", [0.05, 0.5, 0.9, 0.99, 0.999999])
+@pytest.mark.parametrize("spread", [0.1, 5.0])
+def test_top_p_of_a_large_vocabulary_equals_sorting_everything(p, spread):
+    logits = np.random.default_rng(1).standard_normal(3000) * spread
+    logits[::7] = logits[0]
+    weights = sampler.exp(logits - logits.max())
+    order = sorted(range(3000), key=lambda i: (-logits[i], i))
+    total = float(np.add.accumulate(weights)[-1])
+    kept, reached = [], 0.0
+    for i in order:
+        kept.append(i)
+        reached += float(weights[i])
+        if reached >= p * total:
+            break
+    assert sampler.top_p(logits, weights, p).tolist() == sorted(kept)
