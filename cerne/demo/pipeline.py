@@ -1,4 +1,4 @@
-"""The demo's stages in order: pre-train, exam, fine-tune, exam, questions, report.
+"""The demo's stages in order: tokenizer, pre-train, exam, fine-tune, exam, questions, report.
 
 Input: a `DemoPlan`. Output: `DemoResult`, and in the folder: pretrain/ and the fine-tuning run
 (both as `cerne pretrain` and `cerne sft` write them), demo.json, report.html and plots/. A stage
@@ -14,20 +14,23 @@ from typing import Any
 
 from cerne.data.world import World
 from cerne.demo.exam import chat_exam, show, text_exam
-from cerne.demo.plan import DemoPlan
+from cerne.demo.lookback import wire_look_back
+from cerne.demo.plan import LOOK_BACK_HEADS, SEQ_LEN, VOCAB_SIZE, DemoPlan
 from cerne.demo.state import DemoState
 from cerne.engine.session import LanguageModel, load
 from cerne.evaluate.scorecard import average_of
 from cerne.evaluate.tasks import WORLD_SEED, TaskResult
+from cerne.model.hf import save_model
 from cerne.model.transformer import Transformer
 from cerne.progress import human_time, say
 from cerne.runs import RunDirectory
+from cerne.tokenizer.bpe import Tokenizer
 from cerne.train.hooks import Hooks
 from cerne.train.loop import TrainResult
 from cerne.train.pretrain import run_pretrain
 from cerne.tune.sft import run_sft
 
-STAGES = ("pretrain", "pretrain exam", "sft", "sft exam", "questions")
+STAGES = ("tokenizer", "pretrain", "pretrain exam", "sft", "sft exam", "questions")
 SAMPLE_TOKENS = 48
 
 
@@ -58,6 +61,7 @@ def run_demo(plan: DemoPlan, *, resume: bool = False) -> DemoResult:
     facts = {"seed": plan.seed, "minutes": plan.minutes}
     state = (DemoState.resume if resume else DemoState.begin)(plan.folder, facts)
     work: dict[str, Callable[[], Any]] = {
+        "tokenizer": lambda: _start(plan),
         "pretrain": lambda: _trained(_pretrain(plan)),
         "pretrain exam": lambda: _exam(text_exam, plan.pretrain_dir, plan),
         "sft": lambda: _trained(_sft(plan)),
@@ -75,10 +79,30 @@ def run_demo(plan: DemoPlan, *, resume: bool = False) -> DemoResult:
     return DemoResult(plan, state.results, state.times_s)
 
 
+def _start(plan: DemoPlan) -> dict[str, Any]:
+    """Train the tokenizer, and save it with fresh weights as the model to start from."""
+    world = World(plan.seed, "mix")
+    count = plan.tokenizer_texts()
+    texts = [world.story(index) for index in range(count)]
+    for index in range(count):
+        messages = world.conversation(index).messages
+        texts.append("\n".join(message["content"] for message in messages))
+    tokenizer = Tokenizer.train(texts, vocab_size=VOCAB_SIZE, allow_fewer=True)
+    config = plan.model_config(tokenizer.vocab_size, tokenizer.eos_token_id, tokenizer.pad_token_id)
+    model = Transformer(config, seed=plan.seed)
+    wire_look_back(model, plan.seed, LOOK_BACK_HEADS, SEQ_LEN)
+    save_model(plan.start_dir, model, tokenizer)
+    size_bytes = sum(len(text.encode("utf-8")) for text in texts)
+    tokens = sum(len(ids) for ids in tokenizer.encode_batch(texts))
+    say(f"vocabulary {tokenizer.vocab_size}: {size_bytes / tokens:.2f} bytes per token")
+    return {"vocab_size": tokenizer.vocab_size, "bytes_per_token": size_bytes / tokens}
+
+
 def _pretrain(plan: DemoPlan) -> TrainResult:
     recipe = plan.pretrain_recipe()
     resume = RunDirectory(plan.pretrain_dir).latest() is not None
-    return run_pretrain(recipe, resume=resume, hooks=StorySamples(plan))
+    start = None if resume else plan.start_dir
+    return run_pretrain(recipe, resume=resume, init_from=start, hooks=StorySamples(plan))
 
 
 def _sft(plan: DemoPlan) -> TrainResult:

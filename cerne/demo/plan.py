@@ -13,6 +13,7 @@ from pathlib import Path
 from cerne.data.config import DataConfig
 from cerne.data.conversations import ConversationConfig
 from cerne.errors import ConfigError
+from cerne.model.config import ModelConfig
 from cerne.train.config import TrainConfig
 from cerne.train.recipe import ModelSection, PretrainRecipe, RunConfig, TokenizerConfig
 from cerne.tune.recipe import SftRecipe, StartConfig
@@ -23,6 +24,7 @@ SFT_SHARE = 0.5
 VOCAB_SIZE = 1408
 SEQ_LEN = 128
 ROWS = 8
+LOOK_BACK_HEADS = 3
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,38 @@ class DemoPlan:
     @property
     def exam_items(self) -> int:
         """Held-out questions per task; enough for an interval of about 8 points at full length."""
-        return max(4, min(100, round(20 * self.minutes)))
+        return max(1, min(100, round(20 * self.minutes)))
+
+    @property
+    def start_dir(self) -> Path:
+        """Tokenizer and fresh weights."""
+        return self.folder / "start"
 
     @property
     def pretrain_dir(self) -> Path:
         return self.folder / "pretrain"
+
+    def tokenizer_texts(self) -> int:
+        """Stories, and conversations, that the tokenizer learns from."""
+        return 300 if self.minutes < 2 else 1500
+
+    def model_section(self) -> ModelSection:
+        """The demo's shape: look-back heads need the biases of qwen2."""
+        return ModelSection(
+            preset="micro",
+            architecture="qwen2",
+            hidden_size=128,
+            intermediate_size=352,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+            max_position_embeddings=512,
+        )
+
+    def model_config(self, vocab_size: int, eos_token_id: int, pad_token_id: int) -> ModelConfig:
+        return self.model_section().resolve(
+            SEQ_LEN, vocab_size=vocab_size, eos_token_id=eos_token_id, pad_token_id=pad_token_id
+        )
 
     def pretrain_recipe(self) -> PretrainRecipe:
         """Stories of the small world, told twice and talked about."""
@@ -60,8 +89,8 @@ class DemoPlan:
                 val_fraction=0.05,
                 packing="best-fit",
             ),
-            tokenizer=TokenizerConfig(vocab_size=self._vocab_size),
-            model=ModelSection(preset="micro", max_position_embeddings=512),
+            tokenizer=TokenizerConfig(vocab_size=VOCAB_SIZE),
+            model=self.model_section(),
             train=self._train(PRETRAIN_SHARE),
         )
 
@@ -76,11 +105,6 @@ class DemoPlan:
             ),
             train=self._train(SFT_SHARE),
         )
-
-    @property
-    def _vocab_size(self) -> int:
-        # Little text supports few merges.
-        return VOCAB_SIZE if self.minutes >= 2 else 768
 
     def _count(self, per_minute: int, least: int) -> int:
         return max(least, min(50_000, round(per_minute * self.minutes)))

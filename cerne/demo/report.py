@@ -82,6 +82,7 @@ def summary(result: DemoResult) -> dict[str, Any]:
             name: {task.name.removeprefix("world/"): _score(task) for task in result.exam(stage)}
             for stage, name in EXAM_NAMES.items()
         },
+        "tokenizer": result.stages["tokenizer"],
         "pretrain": result.stages["pretrain"],
         "sft": result.stages["sft"],
         "questions": result.stages["questions"],
@@ -114,7 +115,7 @@ def _stages(result: DemoResult) -> list[dict[str, str]]:
     for stage in STAGES:
         done = result.stages[stage]
         row = {"name": stage, "time": human_time(result.times_s[stage])}
-        if isinstance(done, Mapping):
+        if isinstance(done, Mapping) and "steps" in done:
             rate = done["tokens"] / done["time_s"] if done["time_s"] > 0 else 0.0
             numbers = (str(done["steps"]), human_count(done["tokens"]), human_count(rate))
         else:
