@@ -81,8 +81,8 @@ CERNE_API cerne_status cerne_tokenizer_set_string(cerne_tokenizer* tokenizer, co
 
 /* Sets an integer option. Names:
  *   "ignore_merges" 0 or 1 (default 0): a pre-token that is a whole token is emitted as it is;
- *   "cache_bytes"   0 .. 2^30 (default 2^24): bound on the pre-token cache of one running thread,
- *                   rounded down to a power of two; the smallest cache is 16 KiB. */
+ *   "cache_bytes"   0 .. 2^30 (default 2^25): bound on the pre-token cache of one running thread.
+ *                   Its tables are powers of two; the smallest take a few hundred bytes. */
 CERNE_API cerne_status cerne_tokenizer_set_integer(cerne_tokenizer* tokenizer, const char* name,
                                                    size_t name_length, int64_t value);
 

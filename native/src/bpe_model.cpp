@@ -10,17 +10,22 @@
 namespace cerne {
 
 PairTable::PairTable(size_t num_pairs) {
-  const size_t num_slots = std::bit_ceil(std::max<size_t>(2, 2 * num_pairs));
-  slots_.resize(num_slots);
+  // At most two thirds full.
+  const size_t num_slots = std::bit_ceil(std::max<size_t>(2, num_pairs + num_pairs / 2));
+  slots_ = ZeroedArray<uint32_t>(num_slots);
   mask_ = num_slots - 1;
   shift_ = 64 - std::countr_zero(num_slots);
 }
 
-void PairTable::insert(uint32_t left, uint32_t right, uint32_t rank) {
-  const uint64_t key = key_of(left, right);
-  size_t i = slot_of(key);
-  while (slots_[i & mask_].key != kEmpty && slots_[i & mask_].key != key) ++i;
-  slots_[i & mask_] = {key, rank};
+void PairTable::insert(const Merge* merges, uint32_t rank) {
+  const Merge& merge = merges[rank];
+  const uint64_t hash = hash_of(merge.left, merge.right);
+  size_t i = hash >> shift_;
+  for (; slots_[i & mask_] != 0; ++i) {
+    const Merge& other = merges[(slots_[i & mask_] >> 8) - 1];
+    if (other.left == merge.left && other.right == merge.right) break;
+  }
+  slots_[i & mask_] = (rank + 1) << 8 | tag_of(hash);
 }
 
 void BpeModel::set_vocabulary(const uint8_t* bytes, const uint64_t* offsets, size_t num_tokens) {
@@ -67,7 +72,7 @@ void BpeModel::set_merges(const uint32_t* pairs, size_t num_merges) {
                   std::to_string(kMaxTokens));
   }
   PairTable table(num_merges);
-  std::vector<uint32_t> merged(num_merges);
+  std::vector<Merge> merges(num_merges);
   std::vector<uint32_t> byte_pair_rank(256 * 256, kNoRank);
   std::string joined;
   for (uint32_t rank = 0; rank < num_merges; ++rank) {
@@ -78,19 +83,19 @@ void BpeModel::set_merges(const uint32_t* pairs, size_t num_merges) {
                     std::to_string(num_tokens()) + " tokens");
     }
     joined.assign(token(left)).append(token(right));
-    merged[rank] = find_token(joined);
-    if (merged[rank] == kNoToken || token(left).empty() || token(right).empty()) {
+    merges[rank] = {left, right, find_token(joined)};
+    if (merges[rank].merged == kNoToken || token(left).empty() || token(right).empty()) {
       throw invalid("merge " + std::to_string(rank) + " (" + std::to_string(left) + ", " +
                     std::to_string(right) + ") does not make a token");
     }
-    table.insert(left, right, rank);
+    table.insert(merges.data(), rank);
     if (joined.size() == 2) {
       byte_pair_rank[static_cast<uint8_t>(joined[0]) * 256u + static_cast<uint8_t>(joined[1])] =
           rank;
     }
   }
   pairs_ = std::move(table);
-  merged_ = std::move(merged);
+  merges_ = std::move(merges);
   byte_pair_rank_ = std::move(byte_pair_rank);
 }
 
@@ -115,14 +120,14 @@ size_t BpeModel::merge_short(const uint8_t* word, size_t size, uint32_t* out) co
       if (rank[i] < rank[best]) best = i;
     }
     if (rank[best] == kNoRank) break;
-    ids[best] = merged_[rank[best]];
+    ids[best] = merges_[rank[best]].merged;
     for (size_t i = best + 1; i + 1 < n; ++i) {
       ids[i] = ids[i + 1];
       rank[i - 1] = rank[i];
     }
     --n;
-    if (best > 0) rank[best - 1] = pairs_.find(ids[best - 1], ids[best]);
-    if (best + 1 < n) rank[best] = pairs_.find(ids[best], ids[best + 1]);
+    if (best > 0) rank[best - 1] = pairs_.find(merges_.data(), ids[best - 1], ids[best]);
+    if (best + 1 < n) rank[best] = pairs_.find(merges_.data(), ids[best], ids[best + 1]);
   }
   std::copy(ids, ids + n, out);
   return n;
@@ -140,7 +145,7 @@ size_t BpeModel::merge_long(const uint8_t* word, size_t size, uint32_t* out,
   rank.resize(n);
   next.resize(n);
   previous.resize(n);
-  if (bucket_of_rank.size() != merged_.size()) bucket_of_rank.assign(merged_.size(), kNone);
+  if (bucket_of_rank.size() != merges_.size()) bucket_of_rank.assign(merges_.size(), kNone);
 
   std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> waiting;
   std::vector<uint32_t> free_buckets;
@@ -162,6 +167,17 @@ size_t BpeModel::merge_long(const uint8_t* word, size_t size, uint32_t* out,
     buckets[bucket].push_back(position);
   };
 
+  // In a run of one character the same pairs come again and again.
+  Merge known[2] = {};
+  uint32_t known_rank[2] = {pairs_.find(merges_.data(), 0, 0), pairs_.find(merges_.data(), 0, 0)};
+  const auto find = [&](int side, uint32_t left, uint32_t right) {
+    if (known[side].left != left || known[side].right != right) {
+      known[side] = {left, right, 0};
+      known_rank[side] = pairs_.find(merges_.data(), left, right);
+    }
+    return known_rank[side];
+  };
+
   for (uint32_t i = 0; i < n; ++i) {
     ids[i] = byte_ids_[word[i]];
     next[i] = i + 1;
@@ -178,11 +194,10 @@ size_t BpeModel::merge_long(const uint8_t* word, size_t size, uint32_t* out,
     positions.clear();
     positions.swap(buckets[bucket]);
     bucket_of_rank[current] = kNone;
-    free_buckets.push_back(bucket);
     if (!std::is_sorted(positions.begin(), positions.end())) {
       std::sort(positions.begin(), positions.end());
     }
-    const uint32_t merged = merged_[current];
+    const uint32_t merged = merges_[current].merged;
     for (size_t k = 0; k < positions.size(); ++k) {
       const uint32_t left = positions[k];
       if (rank[left] != current) continue;  // merged away or changed since it was queued
@@ -193,12 +208,12 @@ size_t BpeModel::merge_long(const uint8_t* word, size_t size, uint32_t* out,
       rank[right] = kNoRank;
       if (after < n) {
         previous[after] = left;
-        enqueue(left, pairs_.find(merged, ids[after]));
+        enqueue(left, find(0, merged, ids[after]));
       } else {
         rank[left] = kNoRank;
       }
       const uint32_t before = previous[left];
-      if (before != kNone) enqueue(before, pairs_.find(ids[before], merged));
+      if (before != kNone) enqueue(before, find(1, ids[before], merged));
       // A merge may create a pair that ranks before its own parts: that one goes first.
       if (!waiting.empty() && waiting.top() < current) {
         for (size_t rest = k + 1; rest < positions.size(); ++rest) {
@@ -207,8 +222,10 @@ size_t BpeModel::merge_long(const uint8_t* word, size_t size, uint32_t* out,
         break;
       }
     }
-    if (buckets[bucket].capacity() < positions.capacity()) positions.swap(buckets[bucket]);
-    buckets[bucket].clear();
+    // Nobody else has had this bucket meanwhile; it keeps the larger storage.
+    positions.clear();
+    positions.swap(buckets[bucket]);
+    free_buckets.push_back(bucket);
   }
 
   size_t count = 0;

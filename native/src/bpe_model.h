@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "hash.h"
+#include "zeroed_memory.h"
 
 namespace cerne {
 
@@ -19,38 +19,41 @@ constexpr uint32_t kNoToken = UINT32_MAX;
 // Ids must leave a byte free in the entries of the pre-token cache.
 constexpr uint32_t kMaxTokens = 1u << 24;
 
-// (left id, right id) -> rank of the merge. Open addressing, linear probing, at most half full.
+struct Merge {
+  uint32_t left, right, merged;
+};
+
+// (left id, right id) -> rank of the merge. Most look-ups fail, so the table holds 4-byte slots (8
+// bits of the hash and the rank) and looks at the merge itself only when those bits agree.
 class PairTable {
  public:
-  PairTable() : slots_(2) {}
+  PairTable() : slots_(1) {}
   explicit PairTable(size_t num_pairs);
 
-  // A pair that is there already takes the new rank.
-  void insert(uint32_t left, uint32_t right, uint32_t rank);
+  // A pair that is there already takes the new rank; merges[rank] is the pair.
+  void insert(const Merge* merges, uint32_t rank);
 
-  uint32_t find(uint32_t left, uint32_t right) const {
-    const uint64_t key = key_of(left, right);
-    for (size_t i = slot_of(key);; ++i) {
-      const Slot& slot = slots_[i & mask_];
-      if (slot.key == key) return slot.rank;
-      if (slot.key == kEmpty) return kNoRank;
+  uint32_t find(const Merge* merges, uint32_t left, uint32_t right) const {
+    const uint64_t hash = hash_of(left, right);
+    const uint32_t tag = tag_of(hash);
+    for (size_t i = hash >> shift_;; ++i) {
+      const uint32_t slot = slots_[i & mask_];
+      if (slot == 0) return kNoRank;
+      if ((slot & 0xFF) != tag) continue;
+      const uint32_t rank = (slot >> 8) - 1;
+      if (merges[rank].left == left && merges[rank].right == right) return rank;
     }
   }
 
  private:
-  static constexpr uint64_t kEmpty = UINT64_MAX;  // no key: ids are < 2^24
-  struct Slot {
-    uint64_t key = kEmpty;
-    uint32_t rank = kNoRank;
-  };
-
-  static uint64_t key_of(uint32_t left, uint32_t right) {
-    return static_cast<uint64_t>(left) << 32 | right;
+  static uint64_t hash_of(uint32_t left, uint32_t right) {
+    return (static_cast<uint64_t>(left) << 32 | right) * 0x9E3779B97F4A7C15ull;
   }
-  size_t slot_of(uint64_t key) const { return (key * 0x9E3779B97F4A7C15ull) >> shift_; }
+  // Bits that the slot's index does not use: tables have at most 2^26 slots.
+  static uint32_t tag_of(uint64_t hash) { return static_cast<uint32_t>(hash >> 28) & 0xFF; }
 
-  std::vector<Slot> slots_;
-  size_t mask_ = 1;
+  ZeroedArray<uint32_t> slots_;  // (rank + 1) << 8 | tag; 0 is empty
+  size_t mask_ = 0;
   int shift_ = 63;
 };
 
@@ -94,7 +97,7 @@ class BpeModel {
   uint32_t byte_ids_[256] = {};
   std::vector<uint32_t> byte_pair_rank_;  // [256 * 256], rank of two single bytes
   PairTable pairs_;
-  std::vector<uint32_t> merged_;  // rank -> id
+  std::vector<Merge> merges_;  // by rank
 };
 
 }  // namespace cerne

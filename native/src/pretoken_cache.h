@@ -1,15 +1,14 @@
-// Pre-token -> ids, in memory that never grows. Two tables by length, two ways a set: a full set
-// forgets its older entry. Not thread-safe: each running thread has its own.
+// Pre-token -> ids, in memory that never grows. Two tables by length; a table that is half full
+// forgets everything and begins anew. Not thread-safe: each running thread has its own.
 #ifndef CERNE_SRC_PRETOKEN_CACHE_H_
 #define CERNE_SRC_PRETOKEN_CACHE_H_
 
+#include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <vector>
 
 #include "hash.h"
+#include "zeroed_memory.h"
 
 namespace cerne {
 
@@ -80,48 +79,62 @@ class CacheTable {
   };
 
   explicit CacheTable(size_t bytes) {
-    size_t sets = 1;
-    while (2 * sets * 2 * sizeof(Entry) <= bytes) sets *= 2;
-    mask_ = sets - 1;
-    const size_t total = sets * 2 * sizeof(Entry);
-    // calloc: pages that no entry touches cost nothing.
-    memory_.reset(std::calloc(1, total + kLine));
-    if (memory_ == nullptr) throw std::bad_alloc();
-    const uintptr_t address = reinterpret_cast<uintptr_t>(memory_.get());
-    entries_ = reinterpret_cast<Entry*>((address + kLine - 1) / kLine * kLine);
+    size_t pairs = 1;
+    while (2 * pairs * sizeof(Pair) <= bytes) pairs *= 2;
+    mask_ = pairs - 1;
+    pairs_ = ZeroedArray<Pair>(pairs);
   }
 
-  Entry* set_of(uint64_t hash) const { return entries_ + 2 * (hash & mask_); }
+  size_t capacity() const { return mask_ + 1; }  // entries that are kept: half of the slots
 
-  static const Entry* find(const Entry* set, const Key& key) {
-    if (set[0].key == key) return set;
-    if (set[1].key == key) return set + 1;
-    return nullptr;
+  // Where the search for a key of this hash begins.
+  const void* line_of(uint64_t hash) const { return &pairs_[hash & mask_]; }
+
+  const Entry* find(uint64_t hash, const Key& key) const {
+    for (size_t i = hash;; ++i) {
+      const Pair& pair = pairs_[i & mask_];
+      if (pair.entry[0].key == key) return &pair.entry[0];
+      if (pair.entry[1].key == key) return &pair.entry[1];
+      if (pair.entry[1].count() == 0) return nullptr;
+    }
   }
 
-  static void insert(Entry* set, const Key& key, const uint32_t* ids, size_t count) {
-    if (count > static_cast<size_t>(kIds)) return;
-    if (set[0].count() != 0) set[1] = set[0];
-    set[0].key = key;
-    for (size_t i = 0; i < static_cast<size_t>(kIds); ++i) set[0].ids[i] = i < count ? ids[i] : 0;
-    set[0].ids[0] |= static_cast<uint32_t>(count) << 24;
+  // Keeps a key that is not there, unless it has too many ids. True when the table was emptied.
+  bool insert(uint64_t hash, const Key& key, const uint32_t* ids, size_t count) {
+    if (count > static_cast<size_t>(kIds)) return false;
+    const bool full = num_entries_ == capacity();
+    if (full) {
+      std::memset(static_cast<void*>(pairs_.data()), 0, (mask_ + 1) * sizeof(Pair));
+      num_entries_ = 0;
+    }
+    ++num_entries_;
+    for (size_t i = hash;; ++i) {
+      for (Entry& entry : pairs_[i & mask_].entry) {
+        if (entry.count() != 0) continue;
+        entry.key = key;
+        std::memcpy(entry.ids, ids, count * sizeof(uint32_t));
+        entry.ids[0] |= static_cast<uint32_t>(count) << 24;
+        return full;
+      }
+    }
   }
 
  private:
-  static constexpr size_t kLine = 64;
-  struct Free {
-    void operator()(void* p) const { std::free(p); }
+  // Two short entries share a cache line.
+  struct Pair {
+    Entry entry[2];
   };
-  std::unique_ptr<void, Free> memory_;
-  Entry* entries_ = nullptr;
+
+  ZeroedArray<Pair> pairs_;
   size_t mask_ = 0;
+  size_t num_entries_ = 0;
 };
 
 struct PretokenCache {
   using Short = CacheTable<2, 4>;  // 32-byte entries: up to 15 bytes, 4 ids
   using Long = CacheTable<6, 20>;  // 128-byte entries: up to 47 bytes, 20 ids
 
-  explicit PretokenCache(size_t bytes) : small(bytes / 2), large(bytes / 2) {}
+  explicit PretokenCache(size_t bytes) : small(bytes / 2), large(bytes / 4) {}
 
   Short small;
   Long large;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "status.h"
 
@@ -19,13 +20,26 @@ constexpr size_t kLongMax = PretokenKey<6>::kMaxSize;
 }  // namespace
 
 Tokenizer::Worker::Worker(const Tokenizer& tokenizer) : cache(tokenizer.options_.cache_bytes) {
-  // Whole tokens are the commonest pre-tokens: knowing them spares most first-time merges.
+  remember_tokens(tokenizer);
+}
+
+// Whole tokens are the commonest pre-tokens: knowing them spares most first-time merges.
+void Tokenizer::Worker::remember_tokens(const Tokenizer& tokenizer) {
+  size_t room = cache.small.capacity() / 8 * 5;
   for (const uint32_t id : tokenizer.whole_tokens_) {
+    if (room-- == 0) return;
     const std::string_view token = tokenizer.model_.token(id);
     const uint8_t* const bytes = reinterpret_cast<const uint8_t*>(token.data());
     const auto key = make_key<2>(bytes, token.size(), token.size());
-    PretokenCache::Short::insert(cache.small.set_of(key.hash()), key, &id, 1);
+    cache.small.insert(key.hash(), key, &id, 1);
   }
+}
+
+// One huge pre-token must not hold its memory for good.
+void Tokenizer::Worker::release_large_buffers() {
+  constexpr size_t kKept = size_t{1} << 20;
+  if (scratch.ids.capacity() > kKept) scratch = MergeScratch();
+  if (overflow.capacity() > kKept) overflow = std::vector<uint32_t>();
 }
 
 // Takes an idle worker or makes one; gives it back at the end of the scope.
@@ -42,6 +56,9 @@ class Tokenizer::WorkerLease {
     if (worker_ == nullptr) worker_ = std::make_unique<Worker>(tokenizer_);
   }
   ~WorkerLease() {
+    // After a failure (out of memory) the worker's buffers may be half written: it goes.
+    if (std::uncaught_exceptions() > exceptions_before_) return;
+    worker_->release_large_buffers();
     std::lock_guard<std::mutex> lock(tokenizer_.workers_mutex_);
     tokenizer_.idle_workers_.push_back(std::move(worker_));
   }
@@ -52,6 +69,7 @@ class Tokenizer::WorkerLease {
 
  private:
   Tokenizer& tokenizer_;
+  const int exceptions_before_ = std::uncaught_exceptions();
   std::unique_ptr<Worker> worker_;
 };
 
@@ -92,14 +110,14 @@ size_t Tokenizer::encode_pieces(Worker& worker, const uint8_t* start, const uint
   using Long = PretokenCache::Long;
   uint32_t* out = ids;
   Short::Key keys[kBatch];
-  Short::Entry* sets[kBatch];
+  uint64_t hashes[kBatch];
   const uint8_t* piece = start;
   for (size_t i = 0; i < num_pieces; ++i) {
     const size_t size = static_cast<size_t>(ends[i] - piece);
     if (size <= kShortMax) {
       keys[i] = make_key<2>(piece, size, static_cast<size_t>(text_end - piece));
-      sets[i] = worker.cache.small.set_of(keys[i].hash());
-      __builtin_prefetch(sets[i]);
+      hashes[i] = keys[i].hash();
+      __builtin_prefetch(worker.cache.small.line_of(hashes[i]));
     }
     piece = ends[i];
   }
@@ -109,22 +127,23 @@ size_t Tokenizer::encode_pieces(Worker& worker, const uint8_t* start, const uint
     const size_t size = static_cast<size_t>(ends[i] - word);
     piece = ends[i];
     if (size <= kShortMax) {
-      if (const Short::Entry* entry = Short::find(sets[i], keys[i])) {
+      if (const Short::Entry* entry = worker.cache.small.find(hashes[i], keys[i])) {
         out += entry->copy_ids(out, ids_end);
         continue;
       }
       const size_t count = encode_word(worker, word, size, out);
-      Short::insert(sets[i], keys[i], out, count);
+      const bool emptied = worker.cache.small.insert(hashes[i], keys[i], out, count);
+      if (emptied) worker.remember_tokens(*this);
       out += count;
     } else if (size <= kLongMax) {
       const Long::Key key = make_key<6>(word, size, size);
-      Long::Entry* const set = worker.cache.large.set_of(key.hash());
-      if (const Long::Entry* entry = Long::find(set, key)) {
+      const uint64_t hash = key.hash();
+      if (const Long::Entry* entry = worker.cache.large.find(hash, key)) {
         out += entry->copy_ids(out, ids_end);
         continue;
       }
       const size_t count = encode_word(worker, word, size, out);
-      Long::insert(set, key, out, count);
+      worker.cache.large.insert(hash, key, out, count);
       out += count;
     } else {
       out += encode_word(worker, word, size, out);

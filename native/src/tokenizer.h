@@ -17,7 +17,7 @@ namespace cerne {
 struct TokenizerOptions {
   Pattern pattern = Pattern::kGpt2;
   bool ignore_merges = false;
-  size_t cache_bytes = size_t{1} << 24;
+  size_t cache_bytes = size_t{1} << 25;
 };
 
 class Tokenizer {
@@ -38,6 +38,9 @@ class Tokenizer {
   // What one running thread needs; recycled, so there are as many as calls ever ran at once.
   struct Worker {
     explicit Worker(const Tokenizer& tokenizer);
+    void remember_tokens(const Tokenizer& tokenizer);
+    void release_large_buffers();
+
     PretokenCache cache;
     MergeScratch scratch;
     std::vector<uint32_t> overflow;  // ids of one batch when the caller's buffer may not hold it
