@@ -99,7 +99,8 @@ def evaluate(
     place = {"device": device, "threads": threads, "precision": precision}
     card = _card(model, options, place)
     shown: dict[str, Any] = card.model_dump(mode="json")
-    console = Console()
+    # A pipe has no width of its own.
+    console = Console(width=None if sys.stdout.isatty() else 110)
     for table in card.tables():
         console.print(table)
     if texts:

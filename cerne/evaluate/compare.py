@@ -12,7 +12,7 @@ import numpy as np
 
 from cerne.config import Config
 from cerne.evaluate.bootstrap import macro_interval, paired_interval
-from cerne.evaluate.scorecard import Scorecard
+from cerne.evaluate.scorecard import Scorecard, keep_whole
 from cerne.evaluate.tasks import TaskResult
 
 if TYPE_CHECKING:
@@ -71,7 +71,10 @@ class Comparison(Config):
         texts = Table("text", "a bits/byte", "b bits/byte", "a - b")
         for text in self.texts:
             texts.add_row(text.name, f"{text.a:.4f}", f"{text.b:.4f}", f"{text.difference:+.4f}")
-        return [shown for shown in (table, texts) if shown.row_count]
+        found = [shown for shown in (table, texts) if shown.row_count]
+        for shown in found:
+            keep_whole(shown)
+        return found
 
 
 def compare(a: Scorecard, b: Scorecard, seed: int = 0) -> Comparison:

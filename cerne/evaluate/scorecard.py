@@ -136,7 +136,7 @@ def evaluate(model: LanguageModel, options: EvaluateOptions, command: str = "") 
     network = model.engine.model
     folder = model.folder
     return Scorecard(
-        model=folder.resolve().name if folder is not None else "in memory",
+        model=_model_name(folder),
         weights_sha256=_weights_digest(folder),
         parameters=network.config.num_parameters(),
         texts=tuple(texts),
@@ -146,6 +146,12 @@ def evaluate(model: LanguageModel, options: EvaluateOptions, command: str = "") 
         machine=machine_facts(),
         peak_rss_bytes=peak_rss_bytes(),
     )
+
+
+def keep_whole(table: Table) -> None:
+    """No cell is folded: figures stay readable in a narrow terminal and in files."""
+    for column in table.columns:
+        column.no_wrap = True
 
 
 def average_of(tasks: Sequence[TaskResult]) -> Average | None:
@@ -177,6 +183,16 @@ def _run(model: LanguageModel, name: str, options: EvaluateOptions) -> list[Task
         return [score_choices(model, title, items, options.dtype, bar)]
 
 
+def _model_name(folder: Path | None) -> str:
+    """The folder's name; for a checkpoint, the run's name and the step."""
+    if folder is None:
+        return "in memory"
+    path = folder.resolve()
+    if path.parent.name == "checkpoints":
+        return f"{path.parent.parent.name}/{path.name}"
+    return path.name
+
+
 def _weights_digest(folder: Path | None) -> str | None:
     weights = folder / "model.safetensors" if folder is not None else None
     return sha256_file(weights) if weights is not None and weights.is_file() else None
@@ -188,6 +204,7 @@ def _text_tables(texts: Sequence[TextResult]) -> list[Table]:
     if not texts:
         return []
     table = Table("text", "bits/byte", "nats/token", "bytes/token", "bytes", "window", "tok/s")
+    keep_whole(table)
     for text in texts:
         table.add_row(
             text.name,
@@ -207,6 +224,7 @@ def _task_tables(tasks: Sequence[TaskResult], average: Average | None) -> list[T
     if not tasks or average is None:
         return []
     table = Table("task", "accuracy", "95 % interval", "majority", "guess", "stopped", "items")
+    keep_whole(table)
     for task in tasks:
         accuracy = f"{task.accuracy:.1%}"
         if task.acc_norm is not None:
