@@ -28,7 +28,7 @@ from cerne.errors import CheckpointError, ModelError
 from cerne.model.config import ModelConfig
 from cerne.model.hf_config import config_from_hf, config_to_hf
 from cerne.model.transformer import Transformer
-from cerne.model.weights import WEIGHTS, copy_into, read_json, refuse_pickle, stored_dtypes
+from cerne.model.weights import WEIGHTS, copy_into, read_json, refuse_pickle, stored_tensors
 from cerne.runs import atomic_directory, atomic_write, cannot_write, sha256_file
 
 FORMAT_VERSION = 1
@@ -261,9 +261,10 @@ def load_model(
     with torch.device("meta"):
         model = Transformer(config)
     if dtype is None:
-        stored = stored_dtypes(path)
+        stored = stored_tensors(path)
         for name, parameter in model.named_parameters():
-            parameter.data = parameter.data.to(stored.get(name, torch.float32))
+            kind, _ = stored.get(name, ("float32", 0))
+            parameter.data = parameter.data.to(getattr(torch, kind))
     else:
         model.to(dtype)
     model.to_empty(device=device)

@@ -166,9 +166,12 @@ def copy_into(parameters: Mapping[str, Tensor], folder: Path, tied: bool) -> Non
             )
 
 
-def stored_dtypes(folder: Path) -> dict[str, torch.dtype]:
-    """Dtype of every stored tensor (the data is mapped, not read)."""
-    return {name: tensor.dtype for name, tensor in iterate_tensors(folder)}
+def stored_tensors(folder: Path) -> dict[str, tuple[str, int]]:
+    """Dtype name and bytes of every stored tensor (the data is mapped, not read)."""
+    return {
+        name: (str(tensor.dtype).removeprefix("torch."), tensor.numel() * tensor.element_size())
+        for name, tensor in iterate_tensors(folder)
+    }
 
 
 def read_json(path: Path) -> dict[str, Any]:
