@@ -45,7 +45,7 @@ class AdamW:
         for names, decay in self._groups:
             if not names:
                 continue
-            parameters = [self.named[n] for n in names]
+            parameters: list[Tensor] = [self.named[n] for n in names]
             count = self._count.to(parameters[0].device, torch.float32)
             torch._fused_adamw_(
                 parameters,
@@ -72,7 +72,7 @@ class AdamW:
         }
 
 
-def _gradient(name: str, parameter: Parameter) -> Tensor:
+def _gradient(name: str, parameter: Tensor) -> Tensor:
     if parameter.grad is None:
         raise ValueError(f"{name} has no gradient")
     return parameter.grad

@@ -21,6 +21,7 @@ from torch import Tensor
 from cerne.model.loss import cross_entropy_sum
 from cerne.model.transformer import Transformer
 from cerne.progress import say
+from cerne.train.workers import MOST_PARAMETERS, Workers, chunk_rows
 
 # Below this, compiling costs more than it saves.
 COMPILE_WORTH_S = 120.0
@@ -47,6 +48,9 @@ class TrainBatch(Protocol):
     def num_valid(self) -> int:
         """Labels that are trained on."""
         ...
+
+
+Inputs = tuple[Tensor | None, ...]
 
 
 class Objective:
@@ -76,25 +80,57 @@ class Objective:
         if self.compiled:
             # The model itself stays as it is, so that state-dict keys do not change.
             self._hidden = torch.compile(model.forward, dynamic=False)
+        self._workers: Workers[Inputs] | None = None
+        threads = torch.get_num_threads()
+        small = sum(p.numel() for p in model.parameters()) <= MOST_PARAMETERS
+        if device.type == "cpu" and threads > 1 and small and not checkpointing:
+            config = model.config
+            self._workers = Workers(
+                threads,
+                self._loss_sum,
+                [p for p in model.parameters() if p.requires_grad],
+                draws=max(config.dropout, config.attention_dropout) > 0,
+            )
 
     def forward(self, batch: TrainBatch) -> Tensor:
         """The summed cross-entropy in nats of one micro-batch, a differentiable scalar."""
-        ids_BT, labels_BT = self._tensor(batch.ids_BT), self._tensor(batch.labels_BT)
-        positions_BT = documents_BT = None
-        if not is_plain(batch):
-            positions_BT = self._tensor(batch.positions_BT)
-            documents_BT = self._tensor(batch.documents_BT)
+        return self._loss_sum(self._inputs(batch))
+
+    def backward(self, batch: TrainBatch, weight: float) -> float:
+        """Add the gradient of weight * (summed loss) to the parameters; return the summed loss."""
+        rows = None if self._workers is None else self._rows(batch)
+        if self._workers is not None and rows is not None:
+            parts = [None if x is None else x.split(rows) for x in self._inputs(batch)]
+            count = len(batch.ids_BT) // rows
+            chunks = [tuple(None if p is None else p[i] for p in parts) for i in range(count)]
+            return self._workers.add_gradients(chunks, weight)
+        loss_sum = self.forward(batch)
+        (loss_sum * weight).backward()
+        return float(loss_sum.detach())
+
+    def _rows(self, batch: TrainBatch) -> int | None:
+        assert self._workers is not None
+        return chunk_rows(batch.ids_BT.shape[0], batch.ids_BT.shape[1], self._workers.count)
+
+    def _inputs(self, batch: TrainBatch) -> Inputs:
+        """ids, labels, positions, documents; the last two None where plain causality is exact."""
+        if is_plain(batch):
+            return self._tensor(batch.ids_BT), self._tensor(batch.labels_BT), None, None
+        return (
+            self._tensor(batch.ids_BT),
+            self._tensor(batch.labels_BT),
+            self._tensor(batch.positions_BT),
+            self._tensor(batch.documents_BT),
+        )
+
+    def _loss_sum(self, inputs: Inputs) -> Tensor:
+        ids_BT, labels_BT, positions_BT, documents_BT = inputs
+        assert ids_BT is not None and labels_BT is not None
         with torch.autocast(
             self.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16
         ):
             hidden_BTD = self._call(ids_BT, positions_BT, documents_BT)
             return cross_entropy_sum(self.model, hidden_BTD, labels_BT)[0]
-
-    def backward(self, batch: TrainBatch, weight: float) -> float:
-        """Add the gradient of weight * (summed loss) to the parameters; return the summed loss."""
-        loss_sum = self.forward(batch)
-        (loss_sum * weight).backward()
-        return float(loss_sum.detach())
 
     def _call(
         self, ids_BT: Tensor, positions_BT: Tensor | None, documents_BT: Tensor | None
