@@ -131,7 +131,7 @@ def _train_cerne(text: str, vocab_size: int) -> Any:
     trainer = VocabularyTrainer(vocab_size, "gpt2", special_tokens=(), threads=1)
     trainer.feed(text.encode())
     trainer.end_document()
-    return trainer.train()
+    return trainer.train(allow_fewer=True)
 
 
 def _cerne_merges(vocabulary: Any) -> Merges:

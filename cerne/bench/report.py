@@ -99,6 +99,23 @@ def pinned_to_one_core() -> Iterator[int | None]:
         os.sched_setaffinity(0, before)
 
 
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Drops what native code of a peer prints while it works."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = os.dup(1), os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        for target, original in zip((1, 2), kept, strict=True):
+            os.dup2(original, target)
+            os.close(original)
+
+
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Rows of text in aligned columns; the first row is the heading, the first column a name."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
