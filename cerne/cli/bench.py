@@ -44,3 +44,27 @@ def tokenizer(
     print(f"\nwrote {out}")
     if as_json:
         print_json(results)
+
+
+@app.command()
+def train(
+    sizes: str = typer.Option("micro,tiny", "--sizes", help="micro (1M) and tiny (25M)."),
+    repetitions: int = typer.Option(7, "--repetitions", min=1, help="Turns of each contender."),
+    threads: int = typer.Option(None, "--threads", min=1, help="CPU threads; default all cores."),
+    out: Path = typer.Option(
+        Path("docs/results/train.json"), "--out", "-o", help="Where the results are written."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object on the last line."),
+) -> None:
+    """Training speed beside a nanoGPT-style loop and transformers, on the same batch.
+
+    Example: cerne bench train --sizes micro
+    """
+    from cerne.bench.report import write_results
+    from cerne.bench.train import run
+
+    results = run([size.strip() for size in sizes.split(",") if size.strip()], repetitions, threads)
+    write_results(out, results)
+    print(f"\nwrote {out}")
+    if as_json:
+        print_json(results)
