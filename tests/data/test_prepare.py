@@ -6,7 +6,7 @@ import json
 import tracemalloc
 
 import pytest
-from byte_tokenizer import ByteTokenizer
+from data_tools import ByteTokenizer
 
 from cerne.data.collect import collect
 from cerne.data.config import DataConfig

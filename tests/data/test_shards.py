@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from byte_tokenizer import ByteTokenizer
+from data_tools import ByteTokenizer
 
 from cerne.data.shards import open_shards, token_dtype, write_shards
 from cerne.errors import DataError, EnvironmentLack
