@@ -5,6 +5,7 @@ Knows bytes, ids and merges only; text, special tokens, files and chat live in c
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
@@ -251,7 +252,7 @@ def pretokenize(pattern: str, text: bytes) -> list[bytes]:
     )
     check(status, TokenizerError)
     bounds = [0, *ends[: num_ends[0]].tolist()]
-    return [text[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [text[a:b] for a, b in itertools.pairwise(bounds)]
 
 
 def _join(pieces: Sequence[bytes]) -> tuple[bytes, npt.NDArray[np.uint64]]:

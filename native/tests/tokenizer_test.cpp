@@ -36,7 +36,7 @@ std::vector<uint32_t> plain_encode(const cerne_test::PlainBpe& plain, std::strin
   std::vector<uint32_t> out;
   cerne::for_each_pretoken(
       cerne::Pattern::kGpt2, bytes_of(text), text.size(), [&](const uint8_t* start, size_t size) {
-        const auto ids = cerne_test::plain_merge(v, {reinterpret_cast<const char*>(start), size});
+        const auto ids = plain.merge({reinterpret_cast<const char*>(start), size});
         out.insert(out.end(), ids.begin(), ids.end());
       });
   return out;
