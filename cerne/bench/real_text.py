@@ -48,8 +48,8 @@ class Language:
 LANGUAGES = (
     Language("en", "en_books.jsonl.xz", ("It was a", "She looked at him and said"), (WIKITEXT,)),
     Language("pt", "pt_books.jsonl.xz", ("Era uma", "Um dia, o")),
-    Language("ru", "ru_books.jsonl.xz", ("\u041e\u043d \u0431\u044b\u043b", "\u0412 \u044d\u0442\u043e \u0432\u0440\u0435\u043c\u044f")),
-)  # fmt: skip
+    Language("ru", "ru_books.jsonl.xz", ("Он был", "В это время")),
+)
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

@@ -149,6 +149,8 @@ def load_data(config: ConversationConfig, tokenizer: Tokenizer, seq_len: int) ->
     else:
         train = [c for c in everything if not is_held_out(c, config.val_fraction)]
         val = [c for c in everything if is_held_out(c, config.val_fraction)]
+    if not val and config.val_fraction > 0:
+        say("note: no conversation fell into the held-out share, so nothing is validated")
     for example in report.examples:
         say(f"left out: {example}")
     if report.bad > len(report.examples):
