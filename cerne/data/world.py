@@ -18,6 +18,7 @@ from typing import Literal
 
 from cerne.data.world_answers import AnswerKind, final_answer
 from cerne.data.world_documents import Page, page_for, story_text
+from cerne.data.world_drills import drill_text
 from cerne.data.world_english import ENGLISH
 from cerne.data.world_portuguese import PORTUGUESE
 from cerne.data.world_scenes import TASKS, NoCastError, Query, Task
@@ -44,6 +45,7 @@ _LANGUAGES: dict[str, tuple[Language, ...]] = {
     "mix": (ENGLISH, PORTUGUESE),
 }
 _RETRIES = 1000
+DRILL_SHARE = 0.35
 
 
 @dataclass(frozen=True)
@@ -118,8 +120,10 @@ class World:
         self.language = language
 
     def story(self, index: int) -> str:
-        """A pre-training document of the training split."""
+        """A pre-training document of the training split: a told page or, one in three, a drill."""
         language, draw, page = self._page("story", index, "train", None)
+        if draw.chance(DRILL_SHARE):
+            return drill_text(draw, language.name)
         return story_text(draw, language, page)
 
     def stories(self, count: int, start: int = 0) -> Iterator[str]:

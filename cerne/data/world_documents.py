@@ -104,7 +104,7 @@ def _riffle(draw: Draw, first: list[Fact], second: list[Fact]) -> list[Fact]:
 
 
 def story_text(draw: Draw, language: Language, page: Page) -> str:
-    """The page's text, told again (in the same or other words) and talked about.
+    """The page's text, told again in the same words and talked about.
 
     Saying things twice is what makes a young model learn to look back early.
     """
@@ -115,9 +115,7 @@ def story_text(draw: Draw, language: Language, page: Page) -> str:
         if not any(fact.form in ORDERED for fact in page.facts):
             draw.rng.shuffle(again)
         parts.append(" ".join(again))
-        if draw.chance(0.3):
-            parts.append(" ".join(language.state(draw, f.form, f.slots) for f in page.facts))
-    for query in page.queries[:4]:
+    for query in page.queries[:6]:
         question, _ = language.ask(draw, query.form, query.slots)
         parts.append(f"{question} {language.reply(draw, query.reply_form, query.slots)}")
     return "\n".join(parts)

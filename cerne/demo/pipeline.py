@@ -15,7 +15,7 @@ from typing import Any
 from cerne.data.world import World
 from cerne.demo.exam import chat_exam, show, text_exam
 from cerne.demo.lookback import wire_look_back
-from cerne.demo.plan import LOOK_BACK_HEADS, SEQ_LEN, VOCAB_SIZE, DemoPlan
+from cerne.demo.plan import SEQ_LEN, VOCAB_SIZE, DemoPlan
 from cerne.demo.state import DemoState
 from cerne.engine.session import LanguageModel, load
 from cerne.evaluate.scorecard import average_of
@@ -90,7 +90,7 @@ def _start(plan: DemoPlan) -> dict[str, Any]:
     tokenizer = Tokenizer.train(texts, vocab_size=VOCAB_SIZE, allow_fewer=True)
     config = plan.model_config(tokenizer.vocab_size, tokenizer.eos_token_id, tokenizer.pad_token_id)
     model = Transformer(config, seed=plan.seed)
-    wire_look_back(model, plan.seed, LOOK_BACK_HEADS, SEQ_LEN)
+    wire_look_back(model, plan.seed, SEQ_LEN)
     save_model(plan.start_dir, model, tokenizer)
     size_bytes = sum(len(text.encode("utf-8")) for text in texts)
     tokens = sum(len(ids) for ids in tokenizer.encode_batch(texts))

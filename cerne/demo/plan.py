@@ -24,7 +24,6 @@ SFT_SHARE = 0.5
 VOCAB_SIZE = 1408
 SEQ_LEN = 128
 ROWS = 8
-LOOK_BACK_HEADS = 3
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,7 @@ class DemoPlan:
             num_attention_heads=4,
             num_key_value_heads=4,
             max_position_embeddings=512,
+            tie_word_embeddings=False,
         )
 
     def model_config(self, vocab_size: int, eos_token_id: int, pad_token_id: int) -> ModelConfig:
@@ -118,8 +118,8 @@ class DemoPlan:
             batch_size=ROWS,
             seq_len=SEQ_LEN,
             optimizer="muon",
-            lr=3e-3,
-            muon_lr=0.02,
+            lr=1.5e-3,
+            muon_lr=6e-3,
             weight_decay=0.0,
             schedule="wsd",
             decay_fraction=0.4,

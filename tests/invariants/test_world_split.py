@@ -6,6 +6,7 @@ import pytest
 
 from cerne.data.world import SPLITS, TASKS, World
 from cerne.data.world_english import ENGLISH
+from cerne.data.world_entities import PEOPLE, PLACES, THINGS
 from cerne.data.world_portuguese import PORTUGUESE
 from cerne.data.world_split import HELD_OUT_PERCENT, split_of
 
@@ -62,3 +63,20 @@ def test_split_is_stable_and_of_the_stated_size() -> None:
     # Written down once: another value would move questions that models were trained on.
     held_out = [m for m in range(1, 13) if split_of(("add", "1", str(m))) == "heldout"]
     assert held_out == [6, 7, 11]
+
+
+def test_drills_put_no_held_out_pair_together() -> None:
+    """Words of one group never form a combination of the held-out split."""
+    things = {thing.en for thing in THINGS} | {thing.pt for thing in THINGS}
+    english = {noun.pt: noun.en for noun in (*THINGS, *PLACES)}
+    pairs = set()
+    for index in range(3000):
+        first = World(1).story(index).split("\n")[0]
+        if first.startswith(("Words: ", "Palavras: ")):
+            for group in first.split(": ")[1].rstrip(".").split("; "):
+                words = group.split(" ")
+                found = [word for word in words if word in things]
+                for person in {p.name for p in PEOPLE} & set(words):
+                    pairs |= {("owns", person, english.get(thing, thing)) for thing in found}
+    assert len(pairs) > 200
+    assert {split_of(pair) for pair in pairs} == {"train"}
