@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import importlib.metadata
 import os
@@ -157,6 +158,11 @@ def reexec_with_allocator() -> None:
 
 def peak_rss_bytes() -> int:
     """The largest resident memory of this process so far, by the kernel's accounting."""
+    # VmHWM begins anew at exec; ru_maxrss keeps what the parent held when it forked.
+    with contextlib.suppress(OSError), open("/proc/self/status", encoding="utf-8") as status:
+        for line in status:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
