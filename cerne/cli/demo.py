@@ -14,7 +14,7 @@ from cerne.errors import EXIT_INTERRUPTED
 if TYPE_CHECKING:
     from cerne.demo.pipeline import DemoResult
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 RESULTS = Path("docs") / "results" / "demo.json"
 
 

@@ -12,7 +12,7 @@ import typer
 
 from cerne.cli.app import print_json
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 MIN_DISK_BYTES = 2 << 30
 
 

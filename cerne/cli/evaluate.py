@@ -12,7 +12,7 @@ from cerne.cli.app import print_json
 if TYPE_CHECKING:
     from cerne.evaluate.scorecard import EvaluateOptions, Scorecard
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command()

@@ -9,7 +9,7 @@ import typer
 
 from cerne.cli.app import print_json
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command()

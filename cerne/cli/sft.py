@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cerne.train.hooks import Hooks
     from cerne.tune.recipe import SftRecipe
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command()
