@@ -11,6 +11,7 @@ from cerne.cli.app import print_json
 app = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
+    add_completion=False,
     help="Measure speed side by side with the peers that are installed: pip install 'cerne[bench]'",
 )
 

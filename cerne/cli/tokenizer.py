@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
+    add_completion=False,
     help="Train a byte-level BPE tokenizer, encode text with one, look inside one.",
 )
 JSON_OPTION = typer.Option(False, "--json", help="Print one JSON object on the last line.")
