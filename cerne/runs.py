@@ -161,7 +161,7 @@ class RunDirectory:
         """All whole records; a torn last line is left out."""
         records = []
         if self.metrics_path.exists():
-            for line in self.metrics_path.read_text(encoding="utf-8").splitlines():
+            for line in self.metrics_path.read_text(encoding="utf-8").split("\n"):
                 with contextlib.suppress(json.JSONDecodeError):
                     records.append(json.loads(line))
         return records
@@ -181,14 +181,18 @@ class RunDirectory:
         atomic_write(self.path / "latest", name + "\n")
 
     def latest(self) -> Path | None:
-        """The newest complete checkpoint, or None. Stray files are ignored.
+        """The checkpoint that `latest` names, or None in a run without one. Stray files are ignored.
+
+        Without the pointer (a kill between the first checkpoint and it) it is the newest one: a
+        checkpoint folder appears only when it is whole.
 
         Raises:
             CheckpointError: `latest` names a folder that is not there.
         """
         pointer = self.path / "latest"
         if not pointer.is_file():
-            return None
+            found = self.saved()
+            return found[-1] if found else None
         name = pointer.read_text(encoding="utf-8", errors="replace").strip()
         if not _STEP_NAME.fullmatch(name) or not (self.checkpoints / name).is_dir():
             raise CheckpointError(

@@ -86,6 +86,19 @@ def test_case20_stray_files_are_ignored(tmp_path: Path) -> None:
     assert [p.name for p in run.saved()] == ["step-000010", "step-000200"]
 
 
+def test_a_run_killed_before_its_first_pointer_has_its_checkpoint(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    for name in ("step-000010", "step-000200", ".step-000300.x"):
+        (run.checkpoints / name).mkdir()
+    assert run.latest() == run.checkpoint_path(200)
+
+
+def test_metrics_keep_text_with_unicode_line_separators(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    run.metrics({"step": 1, "stopped": "one\u2028two\x85three"})
+    assert run.read_metrics() == [{"step": 1, "stopped": "one\u2028two\x85three"}]
+
+
 @pytest.mark.parametrize("name", ["../../etc", "step-000999", "", "step-000010/../x"])
 def test_latest_never_leaves_the_run(tmp_path: Path, name: str) -> None:
     run = RunDirectory(tmp_path / "run")
