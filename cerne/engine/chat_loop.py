@@ -56,7 +56,8 @@ def chat_loop(
         source, out: where lines come from and answers go; None: standard input and output.
         interactive: show prompts; None: when input and output are a terminal.
     Raises:
-        TokenizerError: the model has no usable chat template.
+        TokenizerError: the model has no usable chat template. InputError: a pipe's bytes are not
+            UTF-8.
     """
     lines = sys.stdin if source is None else source
     target = sys.stdout if out is None else out
@@ -65,10 +66,21 @@ def chat_loop(
     if (lines.isatty() and target.isatty()) if interactive is None else interactive:
         _talk(chat, _line_reader(lines))
     else:
+        _read_pipe(chat, lines)
+    return chat.messages
+
+
+def _read_pipe(chat: Chat, lines: TextIO) -> None:
+    try:
         for line in lines:
             if not chat.take(line.rstrip("\r\n")):
-                break
-    return chat.messages
+                return
+    except UnicodeDecodeError as error:
+        raise InputError(
+            "the input is not UTF-8 text",
+            value=error.object[error.start : error.start + 4],
+            hint="convert it with iconv -t UTF-8",
+        ) from None
 
 
 def _talk(chat: Chat, read: Callable[[], str]) -> None:

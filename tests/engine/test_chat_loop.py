@@ -16,6 +16,7 @@ import pytest
 from cerne.engine.chat_loop import Chat, chat_loop
 from cerne.engine.interface import Choice, Piece, SamplingParams
 from cerne.engine.printable import printable
+from cerne.errors import InputError
 
 
 class Parrot:
@@ -53,6 +54,12 @@ def test_one_line_in_one_answer_out():
     out, messages, _ = talk("hello\n\nhow are you\n")
     assert out == "hello\nhow are you\n"
     assert [m["role"] for m in messages] == ["user", "assistant"] * 2
+
+
+def test_bytes_that_are_no_utf8_are_one_error():
+    source = io.TextIOWrapper(io.BytesIO(b"hello\n\xff\xfe\n"), encoding="utf-8")
+    with pytest.raises(InputError, match="not UTF-8"):
+        chat_loop(Parrot(), source=source, out=io.StringIO(), interactive=False)
 
 
 def test_history_and_system_message_are_sent(capsys):
