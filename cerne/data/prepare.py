@@ -23,7 +23,7 @@ from cerne.data.corpus import Corpus, Part
 from cerne.data.shards import Shards, ShardWriter, TokenizerFacts, open_shards
 from cerne.errors import DataError
 from cerne.progress import Progress
-from cerne.runs import atomic_directory, atomic_write
+from cerne.runs import atomic_directory, atomic_write, cannot_write
 
 FORMAT = "cerne-prepared"
 VERSION = 1
@@ -70,11 +70,16 @@ def prepare(
             temporary folder beside `out_folder`.
     Raises:
         DataError: see collect(); or out_folder holds something else.
+        EnvironmentLack: the disk is full or the folder is not writable.
     """
     out = Path(out_folder)
     if corpus is None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.text.") as folder:
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            scratch = tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.text.")
+        except OSError as error:
+            raise cannot_write(out, error) from error
+        with scratch as folder:
             corpus = collect(config, Path(folder) / "text", progress)
             return prepare(config, tokenizer, out, progress, corpus)
     digest = _digest(corpus, tokenizer)

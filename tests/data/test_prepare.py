@@ -12,7 +12,7 @@ from cerne.data.collect import collect
 from cerne.data.config import DataConfig
 from cerne.data.prepare import open_prepared, prepare
 from cerne.data.shards import Shards
-from cerne.errors import DataError
+from cerne.errors import DataError, EnvironmentLack
 
 
 def run(tmp_path, **options):
@@ -111,6 +111,13 @@ def test_a_folder_that_holds_something_else_is_not_touched(tmp_path) -> None:
     with pytest.raises(DataError, match="holds something else"):
         run(tmp_path)
     assert (tmp_path / "out" / "thesis.txt").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_folder_that_cannot_be_made_is_one_error(tmp_path) -> None:
+    (tmp_path / "file").write_text("one two three", encoding="utf-8")
+    config = DataConfig(path=str(tmp_path / "file"), val_fraction=0)
+    with pytest.raises(EnvironmentLack, match="cannot write"):
+        prepare(config, ByteTokenizer(), tmp_path / "file" / "out", progress=False)
 
 
 @pytest.mark.parametrize("content", [b"", b" \n \r\n", b"<|endoftext|>\n<|endoftext|>", b"\x00"])
