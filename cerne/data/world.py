@@ -132,9 +132,7 @@ class World:
     def conversation(self, index: int, split: Split = "train", turns: int = 6) -> Conversation:
         """A conversation of up to `turns` questions about one story."""
         language, draw, page = self._page("conversation", index, split, None)
-        questions = tuple(
-            self._ask(draw, language, page.text, query) for query in page.queries[:turns]
-        )
+        questions = tuple(self._ask(draw, language, page, query) for query in page.queries[:turns])
         messages: list[Message] = []
         for number, question in enumerate(questions):
             content = question.prompt if number == 0 else question.question
@@ -145,7 +143,7 @@ class World:
     def question(self, index: int, task: Task, split: Split = "heldout") -> Question:
         """One question of a task, with the text to read."""
         language, draw, page = self._page(f"question {task}", index, split, task)
-        return self._ask(draw, language, page.text, next(q for q in page.queries if q.task == task))
+        return self._ask(draw, language, page, next(q for q in page.queries if q.task == task))
 
     def questions(self, count: int, split: Split = "heldout") -> list[Question]:
         """`count` questions of every task."""
@@ -164,15 +162,15 @@ class World:
                 continue
         raise AssertionError(f"no document for {use} {index}")
 
-    def _ask(self, draw: Draw, language: Language, text: str, query: Query) -> Question:
+    def _ask(self, draw: Draw, language: Language, page: Page, query: Query) -> Question:
         question, wording = language.ask(draw, query.form, query.slots)
         return Question(
             task=query.task,
             language=language.name,
             split=draw.split,
-            text=text,
+            text=page.text,
             question=question,
-            reply=language.reply(draw, query.reply_form, query.slots),
+            reply=page.reply(draw, language, query),
             answer=query.answer,
             answer_kind=query.answer_kind,
             choices=query.choices,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from cerne.data import world_numbers as numbers
 from cerne.data import world_stories as stories
-from cerne.data.world_scenes import TASKS, Block, Fact, Query, Scene, Task
+from cerne.data.world_scenes import COUNT, QUOTE, TASKS, Block, Fact, Query, Scene, Task
 from cerne.data.world_split import Draw
 from cerne.data.world_wording import Language
 
@@ -32,6 +32,19 @@ class Page:
     @property
     def text(self) -> str:
         return " ".join(self.sentences)
+
+    def reply(self, draw: Draw, language: Language, query: Query) -> str:
+        """A good answer: the sentence that says it, or one in the language's own words."""
+        if query.reply_form not in (QUOTE, COUNT):
+            return language.reply(draw, query.reply_form, query.slots)
+        said = next(
+            sentence
+            for fact, sentence in zip(self.facts, self.sentences, strict=True)
+            if fact is query.fact
+        )
+        if query.reply_form == QUOTE:
+            return said
+        return f"{said[:-1]}, {language.fill(COUNT, query.slots)}"
 
 
 def _reading_block(scene: Scene, draw: Draw, count: int) -> Block:
@@ -117,5 +130,5 @@ def story_text(draw: Draw, language: Language, page: Page) -> str:
         parts.append(" ".join(again))
     for query in page.queries[:6]:
         question, _ = language.ask(draw, query.form, query.slots)
-        parts.append(f"{question} {language.reply(draw, query.reply_form, query.slots)}")
+        parts.append(f"{question} {page.reply(draw, language, query)}")
     return "\n".join(parts)

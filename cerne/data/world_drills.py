@@ -1,4 +1,4 @@
-"""Word drills of the small world: short groups of words, said again in another order.
+"""Drills of the small world: groups of words said again in another order, and sums of digits.
 
 A group such as "ball red garden" means nothing; saying it again is only possible by looking back,
 which is the first thing a model has to learn before it can answer questions about a text. Groups
@@ -44,6 +44,25 @@ _HEADS: dict[LanguageName, tuple[str, str, str]] = {
 
 
 def drill_text(draw: Draw, language: LanguageName) -> str:
+    """A word drill or, one time in three, sums of digits."""
+    return _sums(draw) if draw.chance(1 / 3) else _words(draw, language)
+
+
+def _sums(draw: Draw) -> str:
+    """Sums and differences as they occur column by column in larger ones."""
+    parts = []
+    while len(parts) < 10:
+        n, m = draw.between(0, 9), draw.between(0, 9)
+        if draw.chance(0.5):
+            carry = draw.chance(0.25)
+            if draw.allowed(("add", *sorted((str(n), str(m))))):
+                parts.append(f"{n}+{m}{'+1' if carry else ''}={n + m + carry}")
+        elif draw.allowed(("subtract", str(n + 10 * (n < m)), str(m))):
+            parts.append(f"{n + 10 * (n < m)}-{m}={n + 10 * (n < m) - m}")
+    return ", ".join(parts) + "."
+
+
+def _words(draw: Draw, language: LanguageName) -> str:
     """Groups of two to four words, told, told again in another order, and told backwards."""
     groups = [_group(draw) for _ in range(draw.between(4, 7))]
     names = [[_say(word, language) for word in group] for group in groups]

@@ -61,9 +61,6 @@ def forms(slots: Slots) -> dict[str, str]:
     for key, value in slots.items():
         if isinstance(value, tuple):
             out[key] = row(value)
-            out[f"{key}_count"] = ", ".join(
-                f"{_a(thing.en)} ({number})" for number, thing in enumerate(value, start=1)
-            )
         else:
             out.update(_entity(key, value))
     if "c" in slots and "t" in slots:
@@ -72,32 +69,32 @@ def forms(slots: Slots) -> dict[str, str]:
     return out
 
 
+# What a reply may quote puts the answer last among its kind: "Ana has an aunt called Clara."
 STATEMENTS: dict[str, tuple[str, ...]] = {
     "owns": (
         "{p} has {t_ac}.",
         "{p_pos} {t} is {c}.",
         "{p} owns {t_ac}.",
-        "{t_thec} belongs to {p}.",
         "{p} got {t_ac}.",
         "{p} bought {t_ac}.",
+        "{p} keeps {t_ac}.",
     ),
     "went": (
-        "on {d} {p} went {l_to}.",
         "{p} went {l_to} on {d}.",
         "{p} was {l_in} on {d}.",
-        "on {d} {p} was {l_in}.",
         "{p} walked {l_to} on {d}.",
+        "{p} spent {d} {l_in}.",
     ),
     "family": (
-        "{p} is {q_pos} {r}.",
         "{q} has {r_a} called {p}.",
-        "{p} is the {r} of {q}.",
         "{q_pos} {r} is {p}.",
+        "{q_pos} {r} is called {p}.",
+        "{q} has {r_a}, {p}.",
     ),
     "cause": (
         "{p} {effect} because {cause}.",
-        "{cause}, so {p} {effect}.",
-        "because {cause}, {p} {effect}.",
+        "{p} {effect} as {cause}.",
+        "{p} {effect} since {cause}.",
     ),
     "was_at": ("{t_the} was {l_in}.", "at first {t_the} was {l_in}.", "{p} left {t_the} {l_in}."),
     "put": (
@@ -109,10 +106,10 @@ STATEMENTS: dict[str, tuple[str, ...]] = {
         "later {p} put {t_the} {l_in}.",
     ),
     "bag": (
-        "{p} has {list} in a bag.",
-        "in {p_pos} bag there is {list}.",
+        "{p} has {list}.",
         "{p} packed {list}.",
-        "{p} put {list} in a bag.",
+        "{p} bought {list}.",
+        "{p} carries {list}.",
     ),
     "counted": ("{p} has {n} {u}.", "{p} found {n} {u}.", "{p} counted {n} {u}."),
     "age": ("{p} is {n} years old.", "{p} is {n}.", "{p} turned {n}."),
@@ -198,13 +195,13 @@ QUESTIONS: dict[str, Wordings] = {
     "how_many_things": Wordings(
         train=(
             "how many things does {p} have?",
-            "how many things are in {p_pos} bag?",
+            "what is the number of things of {p}?",
             "count the things of {p}.",
             "tell me how many things {p} has.",
             "what number of things does {p} have?",
         ),
         heldout=(
-            "tell me how many things are in {p_pos} bag.",
+            "tell me what number of things {p} has.",
             "count {p_pos} things. How many are there?",
         ),
     ),
@@ -297,16 +294,10 @@ QUESTIONS: dict[str, Wordings] = {
     ),
 }
 
-# A reply never starts with an entity: its name is then the same token as in the text.
+# Other replies quote the statement that answers them (`QUOTE` and `COUNT` of `world_scenes`).
 REPLIES: dict[str, tuple[str, ...]] = {
-    "colour": ("the {t} is {c}.",),
-    "owner": ("the {t} belongs to {p}.",),
-    "went_where": ("that was {l_in}.",),
-    "went_when": ("that was on {d}.",),
-    "relative": ("the {r} of {q} is {p}.",),
-    "why": ("because {cause}.",),
+    "count": ("so {count}.",),
     "where_is": ("the {t} is {l_in}.",),
-    "how_many_things": ("there is {list_count}, so {count}.",),
     "more": ("here {p} has {n} and {q} has {m}, so {x} has more.",),
     "fewer": ("here {p} has {n} and {q} has {m}, so {x} has fewer.",),
     "older": ("here {p} is {n} and {q} is {m}, so {x} is older.",),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from cerne.data.world_answers import AnswerKind
 from cerne.data.world_entities import FOODS, Noun, Person
-from cerne.data.world_scenes import Block, Fact, Query, Scene, Task, unknown
+from cerne.data.world_scenes import COUNT, Block, Fact, Query, Scene, Task, unknown
 from cerne.data.world_split import Combination, Draw
 from cerne.data.world_wording import Slots
 
@@ -25,17 +25,19 @@ def bags(scene: Scene, count: int) -> Block:
     for _ in range(count):
         things = scene.things_where(scene.draw.between(1, MAX_COUNTED), _bag)
         slots: Slots = {"p": scene.person(), "list": things, "count": len(things)}
-        facts.append(Fact("bag", slots))
+        fact = Fact("bag", slots)
+        facts.append(fact)
         number = str(len(things))
         query = Query(
             "counting",
             "how_many_things",
             slots,
-            "how_many_things",
+            COUNT,
             "number",
             number,
             choices,
             _bag(things),
+            fact,
         )
         queries.append(query)
     return Block(facts, queries, [])

@@ -68,9 +68,6 @@ def forms(slots: Slots) -> dict[str, str]:
     for key, value in slots.items():
         if isinstance(value, tuple):
             out[key] = row(value)
-            out[f"{key}_count"] = ", ".join(
-                f"{_a(thing)} ({number})" for number, thing in enumerate(value, start=1)
-            )
         elif not isinstance(value, Colour):
             out.update(_entity(key, value))
     thing, colour = slots.get("t"), slots.get("c")
@@ -88,29 +85,26 @@ def forms(slots: Slots) -> dict[str, str]:
 STATEMENTS: dict[str, tuple[str, ...]] = {
     "owns": (
         "{p} tem {t_ac}.",
-        "{t_the} de {p} é {c}.",
         "{p} ganhou {t_ac}.",
-        "{t_thec} é de {p}.",
-        "{t_thec} pertence a {p}.",
         "{p} comprou {t_ac}.",
+        "{p} guarda {t_ac}.",
+        "{p} recebeu {t_ac}.",
     ),
     "went": (
-        "{d_on} {p} foi {l_to}.",
         "{p} foi {l_to} {d_on}.",
         "{p} esteve {l_in} {d_on}.",
-        "{d_on} {p} esteve {l_in}.",
         "{p} caminhou {l_to} {d_on}.",
+        "{p} ficou {l_in} {d_on}.",
     ),
     "family": (
-        "{p} é {r} de {q}.",
         "{q} tem {r_a} que se chama {p}.",
-        "{p} é {r_the} de {q}.",
-        "{r_the} de {q} é {p}.",
+        "{q} tem {r_a}, {p}.",
+        "{q} tem {r_a} de nome {p}.",
     ),
     "cause": (
         "{p} {effect} porque {cause}.",
-        "{cause}, então {p} {effect}.",
-        "como {cause}, {p} {effect}.",
+        "{p} {effect}, pois {cause}.",
+        "{p} {effect} já que {cause}.",
     ),
     "was_at": (
         "{t_the} estava {l_in}.",
@@ -126,10 +120,10 @@ STATEMENTS: dict[str, tuple[str, ...]] = {
         "depois {p} pôs {t_the} {l_in}.",
     ),
     "bag": (
-        "{p} tem {list} em uma sacola.",
-        "na sacola de {p} há {list}.",
+        "{p} tem {list}.",
         "{p} guardou {list}.",
-        "{p} pôs {list} em uma sacola.",
+        "{p} comprou {list}.",
+        "{p} leva {list}.",
     ),
     "counted": ("{p} tem {n} {u}.", "{p} achou {n} {u}.", "{p} contou {n} {u}."),
     "age": ("{p} tem {n} anos.", "{p} fez {n} anos.", "a idade de {p} é {n} anos."),
@@ -215,13 +209,13 @@ QUESTIONS: dict[str, Wordings] = {
     "how_many_things": Wordings(
         train=(
             "quantas coisas {p} tem?",
-            "quantas coisas há na sacola de {p}?",
+            "que número de coisas {p} tem?",
             "conte as coisas de {p}.",
             "diga quantas coisas {p} tem.",
             "qual é o número de coisas de {p}?",
         ),
         heldout=(
-            "diga quantas coisas há na sacola de {p}.",
+            "diga qual é o número de coisas de {p}.",
             "conte as coisas de {p}. Quantas são?",
         ),
     ),
@@ -315,14 +309,8 @@ QUESTIONS: dict[str, Wordings] = {
 }
 
 REPLIES: dict[str, tuple[str, ...]] = {
-    "colour": ("{t_the} é {c}.",),
-    "owner": ("{t_the} pertence a {p}.",),
-    "went_where": ("isso foi {l_in}.",),
-    "went_when": ("isso foi {d_on}.",),
-    "relative": ("{r_the} de {q} é {p}.",),
-    "why": ("porque {cause}.",),
+    "count": ("então {count}.",),
     "where_is": ("{t_the} está {l_in}.",),
-    "how_many_things": ("há {list_count}, então {count}.",),
     "more": ("aqui {p} tem {n} e {q} tem {m}, então {x} tem mais.",),
     "fewer": ("aqui {p} tem {n} e {q} tem {m}, então {x} tem menos.",),
     "older": ("aqui {p} tem {n} e {q} tem {m}, então {x} é mais velh{x_o}.",),

@@ -29,6 +29,10 @@ TASKS: tuple[Task, ...] = (
     "unknown",
 )
 
+# Replies that quote the statement of the query's fact; COUNT adds "so 3" to it.
+QUOTE = "quote"
+COUNT = "count"
+
 T = TypeVar("T")
 
 
@@ -48,8 +52,10 @@ class Fact:
 
 @dataclass(frozen=True)
 class Query:
-    """One question with its answer. `choices` are the answers that the text makes plausible (for
-    the chance level).
+    """One question with its answer.
+
+    `choices` are the answers that the text makes plausible (for the chance level); `fact` is the
+    statement that a quoting reply repeats.
     """
 
     task: Task
@@ -60,6 +66,7 @@ class Query:
     answer: str
     choices: tuple[str, ...]
     combination: Combination
+    fact: Fact | None = None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from cerne.data.world_entities import (
     Noun,
     Person,
 )
-from cerne.data.world_scenes import Block, Fact, NoCastError, Query, Scene, unknown
+from cerne.data.world_scenes import QUOTE, Block, Fact, NoCastError, Query, Scene, unknown
 from cerne.data.world_wording import Slots
 
 
@@ -36,11 +36,14 @@ def owners(scene: Scene, count: int) -> Block:
     for person, thing, colour in zip(people[:count], things, colours, strict=False):
         slots: Slots = {"p": person, "t": thing, "c": colour}
         key = ("owns", person.name, thing.en)
-        facts.append(Fact("owns", slots))
+        fact = Fact("owns", slots)
+        facts.append(fact)
         queries.append(
-            Query("recall", "colour", slots, "colour", "colour", colour.en, colour_names, key)
+            Query("recall", "colour", slots, QUOTE, "colour", colour.en, colour_names, key, fact)
         )
-        queries.append(Query("recall", "owner", slots, "owner", "person", person.name, names, key))
+        queries.append(
+            Query("recall", "owner", slots, QUOTE, "person", person.name, names, key, fact)
+        )
     absent: Slots = {"p": people[-1], "t": things[-1], "c": colours[-1]}
     key = ("owns", people[-1].name, things[-1].en)
     unanswered = [
@@ -70,12 +73,13 @@ def visits(scene: Scene, count: int) -> Block:
     for person, place, day in zip(people[:count], places, days, strict=False):
         slots: Slots = {"p": person, "l": place, "d": day}
         key = ("went", person.name, place.en)
-        facts.append(Fact("went", slots))
+        fact = Fact("went", slots)
+        facts.append(fact)
         queries.append(
-            Query("recall", "went_where", slots, "went_where", "place", place.en, place_names, key)
+            Query("recall", "went_where", slots, QUOTE, "place", place.en, place_names, key, fact)
         )
         queries.append(
-            Query("recall", "went_when", slots, "went_when", "day", day.en, day_names, key)
+            Query("recall", "went_when", slots, QUOTE, "day", day.en, day_names, key, fact)
         )
     absent: Slots = {"p": people[-1], "l": places[-1], "d": days[-1]}
     key = ("went", people[-1].name, places[-1].en)
@@ -101,9 +105,10 @@ def relatives(scene: Scene, count: int) -> Block:
         relation = scene.draw.pick([r for r in RELATIONS if r.gender == person.gender])
         slots: Slots = {"p": person, "q": other, "r": relation}
         key = _family(person.name, other.name)
-        facts.append(Fact("family", slots))
+        fact = Fact("family", slots)
+        facts.append(fact)
         queries.append(
-            Query("recall", "relative", slots, "relative", "person", person.name, names, key)
+            Query("recall", "relative", slots, QUOTE, "person", person.name, names, key, fact)
         )
         asked.append(unknown("relative", slots, names, key))
     return Block(facts[:count], queries[:count], asked[count:])
@@ -129,8 +134,9 @@ def causes(scene: Scene, count: int) -> Block:
         effects.remove(effect)
         key = draw.use(("cause", cause.en, effect.en))
         slots: Slots = {"p": scene.person(), "cause": cause, "effect": effect}
-        facts.append(Fact("cause", slots))
-        queries.append(Query("recall", "why", slots, "why", "cause", cause.en, choices, key))
+        fact = Fact("cause", slots)
+        facts.append(fact)
+        queries.append(Query("recall", "why", slots, QUOTE, "cause", cause.en, choices, key, fact))
     effect = effects[0]
     person = scene.person_where(lambda someone: ("did", someone.name, effect.en))
     absent: Slots = {"p": person, "effect": effect}

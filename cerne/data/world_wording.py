@@ -61,3 +61,7 @@ class Language:
 
     def reply(self, draw: Draw, form: str, slots: Slots) -> str:
         return self.say(draw.pick(self.replies[form]), slots)
+
+    def fill(self, form: str, slots: Slots) -> str:
+        """The first reply of a form, not capitalised: the end of a longer sentence."""
+        return self.replies[form][0].format_map(self.forms(slots))

@@ -22,8 +22,8 @@ from cerne.tune.recipe import SftRecipe, StartConfig
 PRETRAIN_SHARE = 0.25
 SFT_SHARE = 0.5
 VOCAB_SIZE = 1408
-SEQ_LEN = 128
-ROWS = 8
+SEQ_LEN = 192
+ROWS = 6
 
 
 @dataclass(frozen=True)
