@@ -79,7 +79,9 @@ class Objective:
         self._hidden: Callable[..., Tensor] = model.forward
         if self.compiled:
             # The model itself stays as it is, so that state-dict keys do not change.
-            self._hidden = torch.compile(model.forward, dynamic=False)
+            # Random numbers from torch's own kernels: the compiler's are drawn one by one.
+            options: dict[str, str | int | bool | Callable[..., object]] = {"fallback_random": True}
+            self._hidden = torch.compile(model.forward, dynamic=False, options=options)
         self._workers: Workers[Inputs] | None = None
         threads = torch.get_num_threads()
         small = sum(p.numel() for p in model.parameters()) <= MOST_PARAMETERS
