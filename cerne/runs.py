@@ -181,7 +181,7 @@ class RunDirectory:
         atomic_write(self.path / "latest", name + "\n")
 
     def latest(self) -> Path | None:
-        """The checkpoint that `latest` names, or None in a run without one. Stray files are ignored.
+        """The checkpoint that `latest` names, None in a run without one. Stray files are ignored.
 
         Without the pointer (a kill between the first checkpoint and it) it is the newest one: a
         checkpoint folder appears only when it is whole.
