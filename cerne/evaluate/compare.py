@@ -1,7 +1,7 @@
 """Two scorecards side by side: differences with paired intervals, wins and losses per task.
 
-Tasks are compared item by item, so both cards must have been made from the same items; a task of
-only one card, or of other items, is listed as not comparable and left out of the average.
+Tasks are compared item by item, so both cards must have been made from the same items; a task or
+text of only one card, or of other items, is listed as not comparable and left out of the average.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ def compare(a: Scorecard, b: Scorecard, seed: int = 0) -> Comparison:
             pairs.append((task, other))
     differences = [_difference(left, right, seed) for left, right in pairs]
     texts_b = {text.name: text for text in b.texts}
+    skipped += [name for name in texts_b if name not in {text.name for text in a.texts}]
     texts: list[TextDifference] = []
     for text in a.texts:
         twin = texts_b.get(text.name)

@@ -5,7 +5,8 @@ Rows: {"query", "choices", "gold"} (arc, piqa, copa, ...), {"context_options", "
 tokenised together; the choice's tokens are those after the question's own encoding. `accuracy`
 takes the choice with the highest log-probability, `acc_norm` the highest per character of the
 choice (as EleutherAI's harness does). For context_options the continuation is scored, so both
-figures are equal by definition of the lengths.
+figures are equal by definition of the lengths. What exceeds the context loses its beginning; how
+many choices that concerns is said.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from cerne.evaluate.bootstrap import interval
 from cerne.evaluate.bpb import start_token
 from cerne.evaluate.tasks import Sample, TaskResult
 from cerne.model.loss import IGNORE, token_logprobs
-from cerne.progress import Progress
+from cerne.progress import Progress, say
 
 if TYPE_CHECKING:
     from cerne.engine.session import LanguageModel
@@ -57,6 +58,7 @@ class ChoiceItem:
 class _Encoded:
     ids: list[int]
     scored: int
+    cut: bool
 
 
 def read_choices(path: str, limit: int | None = None) -> list[ChoiceItem]:
@@ -88,6 +90,12 @@ def score_choices(
 ) -> TaskResult:
     """Accuracy of choosing by log-probability; see the module's text for the rules."""
     encoded = [_encode(model, choice) for item in items for choice in item.choices]
+    cut = sum(one.cut for one in encoded)
+    if cut:
+        say(
+            f"note: {name}: {cut} of {len(encoded)} choices are longer than the context of "
+            f"{model.context} tokens; their beginning is cut"
+        )
     logprobs = _sum_logprobs(model, encoded, dtype, bar)
     plain, normed, position = [], [], 0
     for item in items:
@@ -169,7 +177,7 @@ def _encode(model: LanguageModel, choice: Choice) -> _Encoded:
     scored = len(together) - shared
     ids = [start_token(tokenizer), *together]
     kept = min(len(ids), model.context + 1)
-    return _Encoded(ids[-kept:], min(scored, kept - 1))
+    return _Encoded(ids[-kept:], min(scored, kept - 1), kept < len(ids))
 
 
 def _sum_logprobs(

@@ -136,7 +136,6 @@ def ask(
             hint="train with a larger model.max_position_embeddings",
         )
     params = SamplingParams(temperature=0.0, max_tokens=min(max_tokens, room))
-    answers: list[str] = []
     stopped = 0
     # Prompts of like length share a batch; the answers do not depend on it.
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))

@@ -18,6 +18,7 @@ from cerne.data.world import World
 from cerne.engine.interface import Choice, Completion, SamplingParams, Usage
 from cerne.engine.session import LanguageModel
 from cerne.errors import ConfigError, DataError, InputError
+from cerne.evaluate.bpb import TextResult
 from cerne.evaluate.compare import compare
 from cerne.evaluate.multiple_choice import read_choices, score_choices
 from cerne.evaluate.scorecard import EvaluateOptions, Scorecard, average_of, evaluate
@@ -111,6 +112,16 @@ def test_cards_of_other_items_are_not_compared() -> None:
     assert set(found.not_comparable) == {t.name for t in a.tasks}
 
 
+def test_a_text_of_only_one_card_is_named() -> None:
+    bare = card(oracle(lambda asked: True))
+    score = dict.fromkeys(("bits_per_byte", "nats_per_token", "bytes_per_token"), 1.0)
+    score |= dict.fromkeys(("num_bytes", "num_tokens", "num_documents", "seq_len", "stride"), 1)
+    text = TextResult(name="book", rate_tok_s=1.0, **score)
+    with_text = bare.model_copy(update={"texts": (text,)})
+    assert compare(with_text, bare).not_comparable == ("book",)
+    assert compare(bare, with_text).not_comparable == ("book",)
+
+
 def test_a_real_model_runs_and_batching_does_not_matter() -> None:
     model = LanguageModel(small_transformer(seed=2).eval(), default_tokenizer())
     (task,) = [t for t in world_tasks(6, "en") if t.name == "world/arithmetic"]
@@ -162,6 +173,14 @@ def test_multiple_choice_equals_scoring_by_hand(tmp_path: Path) -> None:
     assert result.acc_norm == pytest.approx(normed / 3)
     assert result.guess == pytest.approx((1 / 2 + 1 / 2 + 1 / 3) / 3)
     assert result.stopped is None
+
+
+def test_choices_beyond_the_context_are_counted_aloud(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = LanguageModel(small_transformer().eval(), default_tokenizer(), context=8)
+    score_choices(model, "choice/a", read_choices(write(tmp_path / "a.jsonl", ROWS[:1])))
+    assert "choice/a: 2 of 2 choices are longer than the context of 8" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
