@@ -31,7 +31,7 @@ from cerne.data.packing import Batch
 from cerne.data.report import RowReport
 from cerne.device import resolve_device, resolve_precision, set_threads
 from cerne.engine.locate import find_model
-from cerne.errors import ConfigError
+from cerne.errors import ConfigError, DataError
 from cerne.model.hf import load_model, parent_of, read_provenance
 from cerne.model.loss import cross_entropy_sum
 from cerne.model.transformer import Transformer
@@ -149,6 +149,12 @@ def load_data(config: ConversationConfig, tokenizer: Tokenizer, seq_len: int) ->
     else:
         train = [c for c in everything if not is_held_out(c, config.val_fraction)]
         val = [c for c in everything if is_held_out(c, config.val_fraction)]
+    if not train:
+        raise DataError(
+            "every conversation fell into the held-out share, so there is nothing to train on",
+            value=f"{len(val)} conversations",
+            hint="data.val_fraction=0, or more conversations",
+        )
     if not val and config.val_fraction > 0:
         say("note: no conversation fell into the held-out share, so nothing is validated")
     for example in report.examples:

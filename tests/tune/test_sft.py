@@ -11,7 +11,7 @@ from sft_tools import base_model, recipe, write_rows
 from typer.testing import CliRunner
 
 from cerne.cli.app import app
-from cerne.errors import CheckpointError, ConfigError, TokenizerError
+from cerne.errors import CheckpointError, ConfigError, DataError, TokenizerError
 from cerne.model.hf import load_model, read_provenance, save_model
 from cerne.runs import RunDirectory, sha256_file
 from cerne.tokenizer.bpe import Tokenizer
@@ -85,6 +85,12 @@ def test_context_and_template_are_checked_before_training(base: Path, tmp_path: 
 def test_three_rows_train(base: Path, tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", ROWS[:3])
     assert run_sft(recipe(base, rows, tmp_path / "run", steps=3, batch_size=8)).step == 3
+
+
+def test_one_row_that_is_held_out_is_one_clear_error(base: Path, tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", ROWS[:1])
+    with pytest.raises(DataError, match=r"data\.val_fraction=0"):
+        run_sft(recipe(base, rows, tmp_path / "run", val_fraction=0.999))
 
 
 def test_number_of_trained_tokens_is_the_mask_count(base: Path, tmp_path: Path) -> None:
