@@ -14,7 +14,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command()
 def inspect(
-    model: Path = typer.Argument(..., help="A model directory: config.json and its weights."),
+    model: Path = typer.Argument(..., help="A model directory or a run directory."),
     verify: bool = typer.Option(True, help="Check the digests that cerne.json records."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object on the last line."),
 ) -> None:
@@ -22,10 +22,12 @@ def inspect(
 
     Example: cerne inspect runs/demo/checkpoints/step-000500
     """
+    from cerne.engine.locate import find_model
     from cerne.model.inspect import inspect_model
 
-    facts = inspect_model(model, verify)
-    facts["tokenizer"] = _tokenizer(model)
+    folder = find_model(model)
+    facts = inspect_model(folder, verify)
+    facts["tokenizer"] = _tokenizer(folder)
     for title, rows in _sections(facts):
         print(title)
         width = max(len(name) for name, _ in rows)

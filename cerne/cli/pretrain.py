@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -54,6 +55,7 @@ def pretrain(
             print_json({"recipe": resolved.model_dump(mode="json"), **facts})
         return
     reexec_with_allocator()
+    from cerne.engine.locate import find_model
     from cerne.progress import say
     from cerne.train.loop import Interrupted
     from cerne.train.pretrain import run_pretrain
@@ -64,11 +66,12 @@ def pretrain(
             resolved,
             resume=resume,
             fallback=fallback,
-            init_from=init_from,
+            init_from=find_model(init_from) if init_from is not None else None,
             hooks=_sample_hooks(resolved),
         )
     except Interrupted as event:
-        say(f"{event}\nto go on: cerne pretrain {recipe} {' '.join(overrides)} --resume")
+        again = ["cerne", "pretrain", recipe, *overrides, "--resume"]
+        say(f"{event}\nto go on: {shlex.join(again)}")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     scores = "".join(f", {key} {value:.4f}" for key, value in result.validation.items())
     print(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -57,7 +58,8 @@ def sft(
     try:
         result = run_sft(resolved, resume=resume, fallback=fallback, hooks=_sample_hooks(resolved))
     except Interrupted as event:
-        say(f"{event}\nto go on: cerne sft {recipe} {' '.join(overrides or [])} --resume")
+        again = ["cerne", "sft", recipe, *(overrides or []), "--resume"]
+        say(f"{event}\nto go on: {shlex.join(again)}")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     scores = "".join(f", {key} {value:.4f}" for key, value in result.validation.items())
     print(

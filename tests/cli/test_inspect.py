@@ -44,6 +44,14 @@ def test_facts_and_json_line(tmp_path: Path) -> None:
     assert "no tokenizer.json" in done.stdout
 
 
+def test_a_run_directory_stands_for_its_newest_model(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoints" / "step-000007"
+    save_model(checkpoint, small_model())
+    done = run(str(tmp_path), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["folder"] == str(checkpoint)
+
+
 def test_a_damaged_model_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
     save_model(tmp_path / "m", small_model())
     with open(tmp_path / "m" / "model.safetensors", "r+b") as handle:
