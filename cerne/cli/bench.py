@@ -69,3 +69,39 @@ def train(
     print(f"\nwrote {out}")
     if as_json:
         print_json(results)
+
+
+@app.command()
+def shakespeare(
+    text: Path = typer.Argument(..., help="The text of tiny Shakespeare, or any other."),
+    recipe: Path = typer.Option(Path("recipes/shakespeare.toml"), "--recipe", help="What to run."),
+    seeds: str = typer.Option("0,1,2", "--seeds", help="Seeds, separated by commas."),
+    variants: str = typer.Option("recipe", "--variants", help="Of the recipe; `all` for all."),
+    time_limit_s: float = typer.Option(None, "--time-limit", help="Seconds; default the recipe's."),
+    overrides: list[str] = typer.Option([], "--set", help="A recipe key for all: KEY=VALUE."),
+    runs: Path = typer.Option(Path("runs"), "--runs", help="Where run directories go."),
+    out: Path = typer.Option(
+        Path("docs/results/shakespeare.json"), "--out", "-o", help="Where the results are written."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object on the last line."),
+) -> None:
+    """Held-out bits per byte after five minutes of training, over seeds and variants.
+
+    Example: cerne bench shakespeare shakespeare.txt --variants recipe,adamw --time-limit 60
+    """
+    from cerne.bench.report import write_results
+    from cerne.bench.shakespeare import VARIANTS, run
+
+    results = run(
+        text,
+        recipe=recipe,
+        runs=runs,
+        seeds=[int(seed) for seed in seeds.split(",")],
+        variants=list(VARIANTS) if variants == "all" else variants.split(","),
+        time_limit_s=time_limit_s,
+        overrides=overrides,
+    )
+    write_results(out, results)
+    print(f"\nwrote {out}")
+    if as_json:
+        print_json(results)

@@ -8,9 +8,11 @@ a new run from a model's weights and tokenizer. Leaves out generation: samples c
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from cerne.config import dump_toml, load_recipe
 from cerne.data.collect import collect
@@ -122,12 +124,7 @@ def run_pretrain(
 
 def bits_per_byte(val: Shards, recipe: PretrainRecipe, dtype: torch.dtype) -> Validator:
     """A validator that scores every held-out document by the policy of validate.py."""
-    documents = []
-    for index in range(val.num_documents):
-        document_T = val.document(index)
-        if len(document_T) and document_T[-1] == val.eos_token_id:
-            document_T = document_T[:-1]
-        documents.append(document_T)
+    documents = held_out_documents(val)
 
     def validate(model: Transformer) -> dict[str, float]:
         score = score_documents(
@@ -142,6 +139,12 @@ def bits_per_byte(val: Shards, recipe: PretrainRecipe, dtype: torch.dtype) -> Va
         return {"val_bpb": score.bits_per_byte}
 
     return validate
+
+
+def held_out_documents(val: Shards) -> list[NDArray[np.unsignedinteger[Any]]]:
+    """Token ids of each document without its document-end token."""
+    documents = [val.document(index) for index in range(val.num_documents)]
+    return [d[:-1] if len(d) and d[-1] == val.eos_token_id else d for d in documents]
 
 
 def checkpoint_to_resume(run: RunDirectory, resume: bool, fallback: bool) -> Path | None:
