@@ -3,7 +3,6 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ok
 NATIVE := $(shell find native -type f 2>/dev/null)
-export OMP_NUM_THREADS_TEST := 1
 
 .PHONY: setup demo test test-all lint unit native bench clean
 
@@ -47,4 +46,4 @@ bench: native
 	$(BIN)/cerne bench train
 
 clean:
-	rm -rf build .venv runs
+	rm -rf build .venv
