@@ -38,7 +38,7 @@ class Tokenizer:
     may be anything. Encoding never yields a control token, whatever the text says.
 
     Args:
-        vocabulary: see Vocabulary; `train`, `load` and `from_gpt2_files` make one.
+        vocabulary: see Vocabulary; `train` and `load` make one.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
