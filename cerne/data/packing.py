@@ -78,12 +78,6 @@ class TokenStore(Protocol):
     def read(self, start: int, stop: int) -> npt.NDArray[Any]: ...
 
 
-class MaskedStore(TokenStore, Protocol):
-    """A store in which only some tokens are targets."""
-
-    def read_mask(self, start: int, stop: int) -> npt.NDArray[np.bool_]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Rows:
     """A plan of rows: spans of pairs, row after row.

@@ -9,7 +9,6 @@ UTF-8 kept. The start of a document is predicted from the begin token of the mod
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -134,17 +133,6 @@ def score_text(
         stride=step,
         rate_tok_s=score.targets / used_s,
     )
-
-
-def score_paths(
-    model: LanguageModel,
-    paths: Sequence[str],
-    seq_len: int | None = None,
-    stride: int | None = None,
-    dtype: torch.dtype = torch.float32,
-) -> list[TextResult]:
-    """`score_text` of each path."""
-    return [score_text(model, read_text_file(path), seq_len, stride, dtype) for path in paths]
 
 
 def start_token(tokenizer: Tokenizer) -> int:

@@ -148,11 +148,6 @@ class ModelConfig(Config):
         return self.sliding_window
 
     @property
-    def num_key_value_groups(self) -> int:
-        """Query heads that share one key/value head."""
-        return self.num_attention_heads // self.num_key_value_heads
-
-    @property
     def output_bias(self) -> bool:
         """Whether o_proj has a bias: Qwen2 has biases on q, k and v only."""
         return self.attention_bias and self.architecture != "qwen2"
