@@ -25,13 +25,14 @@ class Page:
     first).
     """
 
+    lead: str
     facts: list[Fact]
     sentences: list[str]
     queries: list[Query]
 
     @property
     def text(self) -> str:
-        return " ".join(self.sentences)
+        return " ".join([self.lead, *self.sentences]) if self.sentences else ""
 
     def reply(self, draw: Draw, language: Language, query: Query) -> str:
         """A good answer: the sentence that says it, or one in the language's own words."""
@@ -43,8 +44,8 @@ class Page:
             if fact is query.fact
         )
         if query.reply_form == QUOTE:
-            return said
-        return f"{said[:-1]}, {language.fill(COUNT, query.slots)}"
+            return f"{language.quote} {said}"
+        return f"{language.quote} {said[:-1]}, {language.fill(COUNT, query.slots)}"
 
 
 def _reading_block(scene: Scene, draw: Draw, count: int) -> Block:
@@ -100,7 +101,7 @@ def page_for(draw: Draw, language: Language, task: Task | None) -> Page:
     if task is None:
         draw.rng.shuffle(queries)
     sentences = [language.state(draw, fact.form, fact.slots) for fact in facts]
-    return Page(facts, sentences, queries)
+    return Page(draw.pick(language.leads), facts, sentences, queries)
 
 
 def _as_unknown(query: Query) -> Query:
@@ -127,7 +128,7 @@ def story_text(draw: Draw, language: Language, page: Page) -> str:
         again = list(page.sentences)
         if not any(fact.form in ORDERED for fact in page.facts):
             draw.rng.shuffle(again)
-        parts.append(" ".join(again))
+        parts.append(" ".join([language.again, *again]))
     for query in page.queries[:6]:
         question, _ = language.ask(draw, query.form, query.slots)
         parts.append(f"{question} {page.reply(draw, language, query)}")

@@ -37,6 +37,8 @@ _PORTUGUESE: dict[Word, str] = {
     **{("colour", colour.en): colour.pt_m for colour in COLOURS},
     **{("day", day.en): day.pt for day in DAYS},
 }
+_FEMININE = {("thing", thing.en) for thing in THINGS if thing.gender == "f"}
+_COLOURS_F = {colour.en: colour.pt_f for colour in COLOURS}
 _HEADS: dict[LanguageName, tuple[str, str, str]] = {
     "en": ("Words", "Again", "Backwards"),
     "pt": ("Palavras", "De novo", "De trás para a frente"),
@@ -65,7 +67,7 @@ def _sums(draw: Draw) -> str:
 def _words(draw: Draw, language: LanguageName) -> str:
     """Groups of two to four words, told, told again in another order, and told backwards."""
     groups = [_group(draw) for _ in range(draw.between(4, 7))]
-    names = [[_say(word, language) for word in group] for group in groups]
+    names = [_say(group, language) for group in groups]
     head, again, backwards = _HEADS[language]
     lines = [_line(head, names)]
     draw.rng.shuffle(names)
@@ -79,8 +81,15 @@ def _line(head: str, groups: Sequence[Sequence[str]]) -> str:
     return f"{head}: " + "; ".join(" ".join(group) for group in groups) + "."
 
 
-def _say(word: Word, language: LanguageName) -> str:
-    return _PORTUGUESE.get(word, word[1]) if language == "pt" else word[1]
+def _say(group: Sequence[Word], language: LanguageName) -> list[str]:
+    """The words in a language; Portuguese colours agree with the group's thing."""
+    if language == "en":
+        return [key for _, key in group]
+    feminine = any(word in _FEMININE for word in group)
+    return [
+        _COLOURS_F[key] if kind == "colour" and feminine else _PORTUGUESE.get((kind, key), key)
+        for kind, key in group
+    ]
 
 
 def _group(draw: Draw) -> list[Word]:

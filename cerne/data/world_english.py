@@ -310,4 +310,13 @@ REPLIES: dict[str, tuple[str, ...]] = {
     "unknown": ("I do not know.",),
 }
 
-ENGLISH = Language("en", forms, STATEMENTS, QUESTIONS, REPLIES)
+ENGLISH = Language(
+    name="en",
+    forms=forms,
+    statements=STATEMENTS,
+    questions=QUESTIONS,
+    replies=REPLIES,
+    leads=("A story:", "Listen:", "This is known:", "It was like this:", "Some facts:"),
+    again="Again:",
+    quote="It says:",
+)

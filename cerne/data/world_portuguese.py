@@ -323,4 +323,13 @@ REPLIES: dict[str, tuple[str, ...]] = {
     "unknown": ("não sei.",),
 }
 
-PORTUGUESE = Language("pt", forms, STATEMENTS, QUESTIONS, REPLIES)
+PORTUGUESE = Language(
+    name="pt",
+    forms=forms,
+    statements=STATEMENTS,
+    questions=QUESTIONS,
+    replies=REPLIES,
+    leads=("Uma história:", "Escute:", "Sabe-se isto:", "Foi assim:", "Alguns fatos:"),
+    again="De novo:",
+    quote="O texto diz:",
+)

@@ -34,6 +34,9 @@ class Wordings:
 class Language:
     """One language: templates and `forms`, which turns slots of entities into the strings that
     templates name.
+
+    `leads` open a text, `again` its second telling, and `quote` a reply that repeats a sentence of
+    it; a name after them is the same token as in the middle of the text.
     """
 
     name: LanguageName
@@ -41,6 +44,9 @@ class Language:
     statements: Mapping[str, tuple[str, ...]]
     questions: Mapping[str, Wordings]
     replies: Mapping[str, tuple[str, ...]]
+    leads: tuple[str, ...]
+    again: str
+    quote: str
 
     def say(self, template: str, slots: Slots) -> str:
         """Fills one template and starts it with a capital letter."""

@@ -19,11 +19,11 @@ from cerne.train.recipe import ModelSection, PretrainRecipe, RunConfig, Tokenize
 from cerne.tune.recipe import SftRecipe, StartConfig
 
 # Shares of the demo's minutes; the rest is text, tokenizer, compiling, exams and the report.
-PRETRAIN_SHARE = 0.25
-SFT_SHARE = 0.5
+PRETRAIN_SHARE = 0.2
+SFT_SHARE = 0.55
 VOCAB_SIZE = 1408
 SEQ_LEN = 192
-ROWS = 6
+ROWS = 3
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class DemoPlan:
             batch_size=ROWS,
             seq_len=SEQ_LEN,
             optimizer="muon",
-            lr=1.5e-3,
+            lr=1.2e-3,
             muon_lr=6e-3,
             weight_decay=0.0,
             schedule="wsd",
@@ -126,7 +126,7 @@ class DemoPlan:
             warmup_fraction=0.02,
             compile="on" if self.minutes >= 2 else "off",
             log_every=20,
-            val_every=400,
-            sample_every=400,
+            val_every=600,
+            sample_every=600,
             save_every=400,
         )
