@@ -272,7 +272,7 @@ def _parse_world(address: str) -> tuple[Literal["en", "pt", "mix"], int, int, in
             value=address,
             allowed=f"world:{'|'.join(WORLD_LANGUAGES)}, then ?conversations=N&seed=S&turns=T",
         )
-    return language, count, seed, turns  # type: ignore[return-value]
+    return language, count, seed, turns
 
 
 def _detect(row: Mapping[str, Any]) -> RowFormat:
@@ -313,7 +313,7 @@ def _turns(
         if turn.get("tool_calls"):
             raise BadRowError("tool calls are not supported", f"message {number}")
         role = turn.get(role_key)
-        if role not in roles:
+        if not isinstance(role, str) or role not in roles:
             raise BadRowError("unknown role", f"{shorten(role, 40)} at message {number}")
         found.append(Message(roles[role], _text(turn, text_key, f" of message {number}")))
     return found

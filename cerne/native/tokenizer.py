@@ -110,7 +110,8 @@ class NativeTokenizer:
         )
         if status:
             check(status, TokenizerError)
-        return scratch[: num_ids[0]].copy()
+        ids: Ids = scratch[: num_ids[0]].copy()
+        return ids
 
     def _new_scratch(self, size: int) -> tuple[Ids, Any, Any]:
         scratch = np.empty(max(size, 4096), dtype=np.uint32)

@@ -75,6 +75,8 @@ def test_instruction_with_input_and_sharegpt_with_system() -> None:
         ({"messages": "x"}, "not a list of messages"),
         ({"messages": ["x"]}, "not an object"),
         ({"messages": [{"role": "robot", "content": "x"}]}, "unknown role"),
+        ({"messages": [{"role": ["user"], "content": "x"}]}, "unknown role"),
+        ({"messages": [{"role": {}, "content": "x"}]}, "unknown role"),
         ({"messages": [{"role": "user", "content": 3}]}, "not text"),
         ({"messages": [{"role": "user", "content": "x"}]}, "no answer at the end"),
         ({"prompt": " ", "response": "x"}, "empty message"),
