@@ -57,6 +57,7 @@ def pretrain(
     reexec_with_allocator()
     from cerne.engine.locate import find_model
     from cerne.progress import say
+    from cerne.train.distributed import join_ranks, leave_ranks
     from cerne.train.loop import Interrupted
     from cerne.train.pretrain import run_pretrain
 
@@ -73,6 +74,10 @@ def pretrain(
         again = ["cerne", "pretrain", recipe, *overrides, "--resume"]
         say(f"{event}\nto go on: {shlex.join(again)}")
         raise typer.Exit(EXIT_INTERRUPTED) from None
+    first = join_ranks().first
+    leave_ranks()
+    if not first:  # under torchrun the first process speaks for all
+        return
     scores = "".join(f", {key} {value:.4f}" for key, value in result.validation.items())
     print(
         f"{result.checkpoint}: {result.step} steps, {result.tokens} tokens in "

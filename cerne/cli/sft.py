@@ -51,6 +51,7 @@ def sft(
         return
     reexec_with_allocator()
     from cerne.progress import say
+    from cerne.train.distributed import join_ranks, leave_ranks
     from cerne.train.loop import Interrupted
     from cerne.tune.sft import run_sft
 
@@ -61,6 +62,10 @@ def sft(
         again = ["cerne", "sft", recipe, *(overrides or []), "--resume"]
         say(f"{event}\nto go on: {shlex.join(again)}")
         raise typer.Exit(EXIT_INTERRUPTED) from None
+    first = join_ranks().first
+    leave_ranks()
+    if not first:  # under torchrun the first process speaks for all
+        return
     scores = "".join(f", {key} {value:.4f}" for key, value in result.validation.items())
     print(
         f"{result.checkpoint}: {result.step} steps, {result.tokens} trained tokens in "
