@@ -9,23 +9,27 @@
 
 namespace cerne {
 
-PairTable::PairTable(size_t num_pairs) {
-  // At most two thirds full.
+PairTable::Slots::Slots(size_t num_pairs) {
   const size_t num_slots = std::bit_ceil(std::max<size_t>(2, num_pairs + num_pairs / 2));
-  slots_ = ZeroedArray<uint32_t>(num_slots);
-  mask_ = num_slots - 1;
-  shift_ = 64 - std::countr_zero(num_slots);
+  values = ZeroedArray<uint64_t>(num_slots);
+  mask = num_slots - 1;
+  shift = 64 - std::countr_zero(num_slots);
 }
 
-void PairTable::insert(const Merge* merges, uint32_t rank) {
-  const Merge& merge = merges[rank];
-  const uint64_t hash = hash_of(merge.left, merge.right);
-  size_t i = hash >> shift_;
-  for (; slots_[i & mask_] != 0; ++i) {
-    const Merge& other = merges[(slots_[i & mask_] >> 8) - 1];
-    if (other.left == merge.left && other.right == merge.right) break;
-  }
-  slots_[i & mask_] = (rank + 1) << 8 | tag_of(hash);
+PairTable::PairTable(size_t num_pairs)
+    : early_(std::min(num_pairs, kNumEarly)), late_(num_pairs - std::min(num_pairs, kNumEarly)) {
+  const size_t num_words = std::bit_ceil(std::max<size_t>(2, num_pairs / 8));
+  bits_ = ZeroedArray<uint64_t>(num_words);
+  bit_shift_ = 64 - std::countr_zero(num_words);
+}
+
+void PairTable::insert(uint32_t left, uint32_t right, uint32_t rank) {
+  const uint64_t key = key_of(left, right);
+  const uint64_t hash = key * kMultiplier;
+  bits_[hash >> bit_shift_] |= uint64_t{1} << ((hash >> 24) & 63);
+  uint64_t* slot = &early_.slot_of(key, hash);
+  if (*slot == 0 && rank >= kNumEarly) slot = &late_.slot_of(key, hash);
+  *slot = key << kRankBits | (rank + 1);
 }
 
 void BpeModel::set_vocabulary(const uint8_t* bytes, const uint64_t* offsets, size_t num_tokens) {
@@ -72,7 +76,7 @@ void BpeModel::set_merges(const uint32_t* pairs, size_t num_merges) {
                   std::to_string(kMaxTokens));
   }
   PairTable table(num_merges);
-  std::vector<Merge> merges(num_merges);
+  std::vector<uint32_t> merged(num_merges);
   std::vector<uint32_t> byte_pair_rank(256 * 256, kNoRank);
   std::string joined;
   for (uint32_t rank = 0; rank < num_merges; ++rank) {
@@ -83,19 +87,23 @@ void BpeModel::set_merges(const uint32_t* pairs, size_t num_merges) {
                     std::to_string(num_tokens()) + " tokens");
     }
     joined.assign(token(left)).append(token(right));
-    merges[rank] = {left, right, find_token(joined)};
-    if (merges[rank].merged == kNoToken || token(left).empty() || token(right).empty()) {
+    merged[rank] = find_token(joined);
+    if (merged[rank] == kNoToken || token(left).empty() || token(right).empty()) {
       throw invalid("merge " + std::to_string(rank) + " (" + std::to_string(left) + ", " +
                     std::to_string(right) + ") does not make a token");
     }
-    table.insert(merges.data(), rank);
+    table.insert(left, right, rank);
     if (joined.size() == 2) {
       byte_pair_rank[static_cast<uint8_t>(joined[0]) * 256u + static_cast<uint8_t>(joined[1])] =
           rank;
     }
   }
   pairs_ = std::move(table);
-  merges_ = std::move(merges);
+  merged_follow_ = true;
+  for (uint32_t rank = 0; rank < num_merges; ++rank) {
+    merged_follow_ = merged_follow_ && merged[rank] == merged[0] + rank;
+  }
+  merged_ = std::move(merged);
   byte_pair_rank_ = std::move(byte_pair_rank);
 }
 
@@ -120,14 +128,14 @@ size_t BpeModel::merge_short(const uint8_t* word, size_t size, uint32_t* out) co
       if (rank[i] < rank[best]) best = i;
     }
     if (rank[best] == kNoRank) break;
-    ids[best] = merges_[rank[best]].merged;
+    ids[best] = merged_id(rank[best]);
     for (size_t i = best + 1; i + 1 < n; ++i) {
       ids[i] = ids[i + 1];
       rank[i - 1] = rank[i];
     }
     --n;
-    if (best > 0) rank[best - 1] = pairs_.find(merges_.data(), ids[best - 1], ids[best]);
-    if (best + 1 < n) rank[best] = pairs_.find(merges_.data(), ids[best], ids[best + 1]);
+    if (best > 0) rank[best - 1] = pairs_.find(ids[best - 1], ids[best]);
+    if (best + 1 < n) rank[best] = pairs_.find(ids[best], ids[best + 1]);
   }
   std::copy(ids, ids + n, out);
   return n;
@@ -145,7 +153,7 @@ size_t BpeModel::merge_long(const uint8_t* word, size_t size, uint32_t* out,
   rank.resize(n);
   next.resize(n);
   previous.resize(n);
-  if (bucket_of_rank.size() != merges_.size()) bucket_of_rank.assign(merges_.size(), kNone);
+  if (bucket_of_rank.size() != merged_.size()) bucket_of_rank.assign(merged_.size(), kNone);
 
   std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> waiting;
   std::vector<uint32_t> free_buckets;
@@ -168,12 +176,13 @@ size_t BpeModel::merge_long(const uint8_t* word, size_t size, uint32_t* out,
   };
 
   // In a run of one character the same pairs come again and again.
-  Merge known[2] = {};
-  uint32_t known_rank[2] = {pairs_.find(merges_.data(), 0, 0), pairs_.find(merges_.data(), 0, 0)};
+  uint32_t known[2][2] = {};
+  uint32_t known_rank[2] = {pairs_.find(0, 0), pairs_.find(0, 0)};
   const auto find = [&](int side, uint32_t left, uint32_t right) {
-    if (known[side].left != left || known[side].right != right) {
-      known[side] = {left, right, 0};
-      known_rank[side] = pairs_.find(merges_.data(), left, right);
+    if (known[side][0] != left || known[side][1] != right) {
+      known[side][0] = left;
+      known[side][1] = right;
+      known_rank[side] = pairs_.find(left, right);
     }
     return known_rank[side];
   };
@@ -197,7 +206,7 @@ size_t BpeModel::merge_long(const uint8_t* word, size_t size, uint32_t* out,
     if (!std::is_sorted(positions.begin(), positions.end())) {
       std::sort(positions.begin(), positions.end());
     }
-    const uint32_t merged = merges_[current].merged;
+    const uint32_t merged = merged_id(current);
     for (size_t k = 0; k < positions.size(); ++k) {
       const uint32_t left = positions[k];
       if (rank[left] != current) continue;  // merged away or changed since it was queued

@@ -16,45 +16,61 @@ namespace cerne {
 
 constexpr uint32_t kNoRank = UINT32_MAX;
 constexpr uint32_t kNoToken = UINT32_MAX;
-// Ids must leave a byte free in the entries of the pre-token cache.
-constexpr uint32_t kMaxTokens = 1u << 24;
+// A pair of ids and a rank share one word of the pair table.
+constexpr uint32_t kMaxTokens = 1u << 21;
 
-struct Merge {
-  uint32_t left, right, merged;
-};
-
-// (left id, right id) -> rank of the merge. Most look-ups fail, so the table holds 4-byte slots (8
-// bits of the hash and the rank) and looks at the merge itself only when those bits agree.
+// (left id, right id) -> rank of the merge, laid out for the near caches: a bit per hash answers
+// most of the look-ups that fail, and the early merges, which most words need, have a small table.
 class PairTable {
  public:
-  PairTable() : slots_(1) {}
+  PairTable() : PairTable(0) {}
   explicit PairTable(size_t num_pairs);
 
-  // A pair that is there already takes the new rank; merges[rank] is the pair.
-  void insert(const Merge* merges, uint32_t rank);
+  // A pair that is there already takes the new rank.
+  void insert(uint32_t left, uint32_t right, uint32_t rank);
 
-  uint32_t find(const Merge* merges, uint32_t left, uint32_t right) const {
-    const uint64_t hash = hash_of(left, right);
-    const uint32_t tag = tag_of(hash);
-    for (size_t i = hash >> shift_;; ++i) {
-      const uint32_t slot = slots_[i & mask_];
-      if (slot == 0) return kNoRank;
-      if ((slot & 0xFF) != tag) continue;
-      const uint32_t rank = (slot >> 8) - 1;
-      if (merges[rank].left == left && merges[rank].right == right) return rank;
-    }
+  uint32_t find(uint32_t left, uint32_t right) const {
+    const uint64_t key = key_of(left, right);
+    const uint64_t hash = key * kMultiplier;
+    if ((bits_[hash >> bit_shift_] >> ((hash >> 24) & 63) & 1) == 0) return kNoRank;
+    uint64_t slot = early_.slot_of(key, hash);
+    if (slot == 0) slot = late_.slot_of(key, hash);
+    // An empty slot gives 0 - 1, which is kNoRank.
+    return static_cast<uint32_t>(slot & kRankMask) - 1;
   }
 
  private:
-  static uint64_t hash_of(uint32_t left, uint32_t right) {
-    return (static_cast<uint64_t>(left) << 32 | right) * 0x9E3779B97F4A7C15ull;
-  }
-  // Bits that the slot's index does not use: tables have at most 2^26 slots.
-  static uint32_t tag_of(uint64_t hash) { return static_cast<uint32_t>(hash >> 28) & 0xFF; }
+  static constexpr int kIdBits = 21;
+  static constexpr int kRankBits = 64 - 2 * kIdBits;
+  static constexpr uint64_t kRankMask = (uint64_t{1} << kRankBits) - 1;
+  static constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15ull;
+  static constexpr size_t kNumEarly = 8192;
+  static_assert(kMaxTokens <= uint32_t{1} << kIdBits);
 
-  ZeroedArray<uint32_t> slots_;  // (rank + 1) << 8 | tag; 0 is empty
-  size_t mask_ = 0;
-  int shift_ = 63;
+  static uint64_t key_of(uint32_t left, uint32_t right) {
+    return static_cast<uint64_t>(left) << kIdBits | right;
+  }
+
+  // Open addressing with linear probing, at most two thirds full.
+  struct Slots {
+    explicit Slots(size_t num_pairs);
+
+    // The slot that holds the key, or the empty one where it would go.
+    uint64_t& slot_of(uint64_t key, uint64_t hash) const {
+      for (size_t i = hash >> shift;; ++i) {
+        uint64_t& slot = values.data()[i & mask];
+        if (slot >> kRankBits == key || slot == 0) return slot;
+      }
+    }
+
+    ZeroedArray<uint64_t> values;  // key << 22 | (rank + 1); 0 is empty
+    size_t mask;
+    int shift;
+  };
+
+  Slots early_, late_;
+  ZeroedArray<uint64_t> bits_;  // at most one bit in eight is set
+  int bit_shift_ = 63;
 };
 
 // Buffers of the long-word path, kept between calls.
@@ -88,6 +104,9 @@ class BpeModel {
  private:
   static constexpr size_t kShortWord = 48;
 
+  uint32_t merged_id(uint32_t rank) const {
+    return merged_follow_ ? merged_[0] + rank : merged_[rank];
+  }
   size_t merge_short(const uint8_t* word, size_t size, uint32_t* out) const;
   size_t merge_long(const uint8_t* word, size_t size, uint32_t* out, MergeScratch& scratch) const;
 
@@ -97,7 +116,8 @@ class BpeModel {
   uint32_t byte_ids_[256] = {};
   std::vector<uint32_t> byte_pair_rank_;  // [256 * 256], rank of two single bytes
   PairTable pairs_;
-  std::vector<Merge> merges_;  // by rank
+  std::vector<uint32_t> merged_;  // rank -> id
+  bool merged_follow_ = false;  // merged_[rank] == merged_[0] + rank, as most vocabularies have it
 };
 
 }  // namespace cerne
