@@ -52,7 +52,7 @@ def drill_text(draw: Draw, language: LanguageName) -> str:
 
 def _sums(draw: Draw) -> str:
     """Sums and differences as they occur column by column in larger ones."""
-    parts = []
+    parts: list[str] = []
     while len(parts) < 10:
         n, m = draw.between(0, 9), draw.between(0, 9)
         if draw.chance(0.5):

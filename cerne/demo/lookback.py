@@ -20,14 +20,14 @@ everything stays trainable. Starting attention in a useful shape follows Trockma
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from cerne.errors import ConfigError
 from cerne.model.config import ModelConfig
-from cerne.model.layers import Attention
+from cerne.model.layers import Attention, Block
 from cerne.model.transformer import Transformer
 
 # How sharply the lower heads attend to the previous token, and the upper ones to a match.
@@ -79,7 +79,8 @@ def wire_look_back(model: Transformer, seed: int, row_tokens: int) -> None:
     embed_VD.normal_(0.0, 1.0, generator=generator)
     model.lm_head.weight.copy_(HEAD_SCALE * embed_VD)
     width = config.head_dim
-    lower, upper, *deeper = (layer.self_attn for layer in model.model.layers)
+    blocks = cast("list[Block]", list(model.model.layers))
+    lower, upper, *deeper = (block.self_attn for block in blocks)
     turns = config.rope_theta ** (-torch.arange(0, width, 2) / width)
     slow = [pair for pair in range(width // 2) if float(turns[pair]) * row_tokens < SLOW_TURN]
     lanes = [*slow, *(pair + width // 2 for pair in slow)]
@@ -130,7 +131,8 @@ def _carry(attention: Attention, head: int, read_ED: Tensor, write_ED: Tensor) -
 def _directions(config: ModelConfig, generator: torch.Generator) -> Tensor:
     """Orthonormal random directions of the stream, [E, D]."""
     noise_DD = torch.randn(config.hidden_size, config.hidden_size, generator=generator)
-    return torch.linalg.qr(noise_DD)[0][: config.head_dim]
+    orthogonal_DD: Tensor = torch.linalg.qr(noise_DD)[0]
+    return orthogonal_DD[: config.head_dim]
 
 
 def _check(config: ModelConfig) -> None:

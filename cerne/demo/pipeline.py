@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cerne.data.world import World
+from cerne.data.world import TASKS, World
 from cerne.demo.exam import chat_exam, show, text_exam
 from cerne.demo.lookback import wire_look_back
 from cerne.demo.plan import SEQ_LEN, VOCAB_SIZE, DemoPlan
@@ -157,8 +157,7 @@ class ChatSamples(Hooks):
 
     def __init__(self, plan: DemoPlan) -> None:
         world = World(WORLD_SEED + 2, "mix")
-        tasks = ("recall", "tracking", "counting", "arithmetic", "negation", "unknown")
-        self._questions = [world.question(0, task) for task in tasks]
+        self._questions = [world.question(0, task) for task in TASKS]
         self._seed = plan.seed
 
     def sample(self, model: Transformer, tokenizer: Any, step: int) -> list[dict[str, str]]:

@@ -75,7 +75,9 @@ class DemoPlan:
             tie_word_embeddings=False,
         )
 
-    def model_config(self, vocab_size: int, eos_token_id: int, pad_token_id: int) -> ModelConfig:
+    def model_config(
+        self, vocab_size: int, eos_token_id: int | None, pad_token_id: int | None
+    ) -> ModelConfig:
         return self.model_section().resolve(
             SEQ_LEN, vocab_size=vocab_size, eos_token_id=eos_token_id, pad_token_id=pad_token_id
         )

@@ -39,11 +39,16 @@ _COMPILED = "_orig_mod."
 class SavableTokenizer(Protocol):
     """What `save_model` needs of a tokenizer."""
 
-    vocab_size: int
-    pad_token_id: int
-    eos_token_id: int
-    bos_token_id: int | None
-    end_of_turn_id: int | None
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def pad_token_id(self) -> int | None: ...
+    @property
+    def eos_token_id(self) -> int | None: ...
+    @property
+    def bos_token_id(self) -> int | None: ...
+    @property
+    def end_of_turn_id(self) -> int | None: ...
 
     def save(self, folder: Any) -> Any:
         """Write tokenizer.json and tokenizer_config.json into the folder."""
