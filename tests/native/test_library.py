@@ -104,7 +104,8 @@ def test_case94_no_struct_is_defined_in_the_header(repo_dir: Path) -> None:
 def test_native_tests_pass_under_sanitizers(repo_dir: Path) -> None:
     build = repo_dir / "build" / "sanitized"
     generator = ["-G", "Ninja"] if shutil.which("ninja") is not None else []
-    options = ["-DCERNE_SANITIZE=ON", "-DCERNE_TESTS=ON", "-DCMAKE_BUILD_TYPE=Debug"]
+    options = ["-DCERNE_SANITIZE=ON", "-DCERNE_TESTS=ON", "-DCERNE_WERROR=ON"]
+    options.append("-DCMAKE_BUILD_TYPE=Debug")
     run("cmake", "-S", repo_dir / "native", "-B", build, *generator, *options)
     run("cmake", "--build", build, "--target", "cerne_tests", "--parallel", "2")
     for isa in ("scalar", "avx2"):
