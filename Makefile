@@ -3,14 +3,26 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ok
 NATIVE := $(shell find native -type f 2>/dev/null)
+HAS_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))'
+# Debian leaves ensurepip out of python3; without it `python -m venv` fails half-way.
+HAS_VENV := $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null
+HAS_COMPILER := command -v c++ >/dev/null
+AS_ROOT_ON_DEBIAN := [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
+
+# $(call need,CHECK,WHAT,PACKAGE): root on Debian gets the package; anybody else is told its name.
+define need
+@$(1) || { $(AS_ROOT_ON_DEBIAN) && apt-get update -qq && apt-get install -qq -y $(3) && $(1); } || \
+	{ echo "error: no $(2); try: apt-get install $(3)"; exit 3; }
+endef
 
 .PHONY: setup demo test test-all lint unit native bench clean
 
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
-	@command -v c++ >/dev/null || { echo "error: no C++ compiler; try: apt-get install g++"; exit 3; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "error: Python 3.10 or newer is needed"; exit 3; }
+	@$(HAS_PYTHON) || { echo "error: Python 3.10 or newer is needed"; exit 3; }
+	$(call need,$(HAS_VENV),venv module,python3-venv)
+	$(call need,$(HAS_COMPILER),C++ compiler,g++)
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet -c constraints.txt torch
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[test]'
