@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-SHORTENED = {"cerne demo": "cerne demo --minutes 0.1 --dir runs/demo --no-chat"}
+SHORTENED = {"cerne demo": "cerne demo --minutes 0.1 --no-chat"}
 
 
 def blocks(readme: str, language: str) -> list[str]:
@@ -58,6 +59,25 @@ def test_case5_the_readme_runs(repo_dir: Path, workplace: Path) -> None:
         (workplace / "program.py").write_text(program, encoding="utf-8")
         done = run("python program.py", workplace)
         assert done.returncode == 0, f"{program}\n{done.stderr}"
+
+
+def test_every_figure_stands_in_its_results_file(repo_dir: Path) -> None:
+    """A row ends in a file and a key; the figure is that value, rounded."""
+    readme = (repo_dir / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\|[^|]*\| ([\d.,]+) ?([%x]?)[^|]*\| \[[^|]*\]\((docs/results/\w+\.json)\) `([^`]+)` \|$",
+        readme,
+        flags=re.MULTILINE,
+    )
+    assert len(rows) >= 8
+    for text, unit, path, keys in rows:
+        value = json.loads((repo_dir / path).read_text(encoding="utf-8"))
+        for key in keys.split("/"):
+            value = value[int(key)] if isinstance(value, list) else value[key]
+        shown = text.replace(",", "")
+        decimals = len(shown.partition(".")[2])
+        wanted = f"{value * (100 if unit == '%' else 1):.{decimals}f}"
+        assert shown == wanted, f"{path} {keys}: README says {text}, the file {value}"
 
 
 def test_the_readme_names_real_make_targets_and_results(repo_dir: Path) -> None:
