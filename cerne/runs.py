@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,36 @@ def _umask() -> int:
     return mask
 
 
+def append_jsonl(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Append one line of JSON per record; NaN and infinity become strings so that it stays valid.
+
+    Raises:
+        EnvironmentLack: the disk is full or the folder is not writable.
+    """
+    lines = [json.dumps(_finite(r), ensure_ascii=False, allow_nan=False) + "\n" for r in records]
+    try:
+        with open(path, "a", encoding="utf-8") as handle:
+            handle.write("".join(lines))
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
+    """All whole records of a file of append_jsonl(), [] without one; a torn line is left out."""
+    records = []
+    if path.exists():
+        # Only a newline ends a record: a text may hold the other line ends of str.splitlines().
+        for line in path.read_bytes().split(b"\n"):
+            with contextlib.suppress(ValueError):
+                records.append(json.loads(line))
+    return records
+
+
+def write_jsonl(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Replace a file of append_jsonl() by these records, atomically."""
+    atomic_write(path, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in records))
+
+
 def sha256_file(path: str | Path) -> str:
     """Hex SHA-256 of a file, read in 1 MiB blocks."""
     digest = hashlib.sha256()
@@ -149,28 +179,22 @@ class RunDirectory:
         return self.path / "metrics.jsonl"
 
     def metrics(self, record: dict[str, Any]) -> None:
-        """Append one record; NaN and infinity are written as strings so the JSON stays valid."""
-        line = json.dumps(_finite(record), ensure_ascii=False, allow_nan=False)
-        try:
-            with open(self.metrics_path, "a", encoding="utf-8") as handle:
-                handle.write(line + "\n")
-        except OSError as error:
-            raise cannot_write(self.metrics_path, error) from error
+        """Append one record; see append_jsonl()."""
+        append_jsonl(self.metrics_path, [record])
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """All whole records; a torn last line is left out."""
-        records = []
-        if self.metrics_path.exists():
-            for line in self.metrics_path.read_text(encoding="utf-8").split("\n"):
-                with contextlib.suppress(json.JSONDecodeError):
-                    records.append(json.loads(line))
-        return records
+        return read_jsonl(self.metrics_path)
 
     def truncate_metrics(self, step: int) -> None:
         """Drop the records after `step`, so that a resumed run writes each step once."""
         kept = [r for r in self.read_metrics() if int(r.get("step", 0)) <= step]
-        text = "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in kept)
-        atomic_write(self.metrics_path, text)
+        write_jsonl(self.metrics_path, kept)
+
+    @property
+    def samples_path(self) -> Path:
+        """The file with one JSON object per sample written during training."""
+        return self.path / "samples.jsonl"
 
     def checkpoint_path(self, step: int) -> Path:
         """checkpoints/step-000500 for step 500."""

@@ -28,7 +28,7 @@ from cerne.errors import CerneError, InputError
 from cerne.evaluate.baselines import baselines
 from cerne.evaluate.bpb import TextFile, read_text_file, score_text
 from cerne.progress import say
-from cerne.runs import RunDirectory
+from cerne.runs import RunDirectory, read_jsonl
 
 WIKITEXT = "en_wikitext2_test.txt.xz"
 SAMPLE_SEED = 0
@@ -123,7 +123,7 @@ def _score(language: Language, folder: Path, run: Path) -> dict[str, Any]:
         ],
         "held_out": _beside(model, held_out, seen),
         "samples": _samples(model, language),
-        "samples_during_training": _written_samples(run),
+        "samples_during_training": read_jsonl(run / "samples.jsonl"),
     }
     for name in language.others:
         result[name] = _beside(model, read_text_file(str(folder / name)), seen)
@@ -142,13 +142,6 @@ def _samples(model: LanguageModel, language: Language) -> list[dict[str, str]]:
     prompts = language.prompts
     done = model.batch(prompts, max_tokens=SAMPLE_TOKENS, temperature=0.8, seed=SAMPLE_SEED)
     return [{"prompt": p, "text": d.text} for p, d in zip(prompts, done, strict=True)]
-
-
-def _written_samples(run: Path) -> list[dict[str, Any]]:
-    path = run / "samples.jsonl"
-    if not path.is_file():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def result_table(results: dict[str, Any]) -> str:

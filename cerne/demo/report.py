@@ -8,7 +8,6 @@ plots/*.png in the demo's folder; `summary` is the JSON object of `cerne demo --
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from cerne.evaluate.scorecard import average_of
 from cerne.evaluate.tasks import TaskResult
 from cerne.model.hf import read_config
 from cerne.progress import human_count, human_time
-from cerne.runs import RunDirectory, atomic_write
+from cerne.runs import RunDirectory, atomic_write, read_jsonl
 
 TEMPLATE = Path(__file__).with_name("report.html.j2")
 SAMPLE_STEPS_SHOWN = 4
@@ -126,12 +125,8 @@ def _stages(result: DemoResult) -> list[dict[str, str]]:
 
 def _samples(run: RunDirectory, name: str) -> list[dict[str, Any]]:
     """The samples of a few steps, from the first to the last."""
-    path = run.path / "samples.jsonl"
-    if not path.exists():
-        return []
     by_step: dict[int, list[dict[str, str]]] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        sample = json.loads(line)
+    for sample in read_jsonl(run.samples_path):
         by_step.setdefault(sample["step"], []).append(sample)
     steps = sorted(by_step)
     last = len(steps) - 1

@@ -8,7 +8,6 @@ and restored from its last checkpoint, a run writes the same weights, optimizer 
 
 from __future__ import annotations
 
-import json
 import math
 import signal
 import statistics
@@ -26,7 +25,7 @@ from cerne.device import peak_rss_bytes
 from cerne.errors import CheckpointError
 from cerne.model.transformer import Transformer
 from cerne.progress import Progress, say
-from cerne.runs import RunDirectory, atomic_write
+from cerne.runs import RunDirectory, append_jsonl, read_jsonl, write_jsonl
 from cerne.train.checkpoint import (
     load_optimizer,
     load_weights,
@@ -169,11 +168,9 @@ class Trainer:
         if not self.ranks.first:
             return
         self.run.truncate_metrics(step)
-        path = self.run.path / "samples.jsonl"
+        path = self.run.samples_path
         if path.exists():
-            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-            whole = [line for line in lines if line.endswith("\n")]
-            atomic_write(path, "".join(x for x in whole if json.loads(x)["step"] <= step))
+            write_jsonl(path, [s for s in read_jsonl(path) if s["step"] <= step])
 
     def save(self) -> Path:
         """Write a checkpoint of the present state (on the first rank) and return its path."""
@@ -382,9 +379,7 @@ class Trainer:
         with torch.no_grad():
             samples = self.hooks.sample(self.model, self.tokenizer, self.step)
         self.model.train(was_training)
-        with open(self.run.path / "samples.jsonl", "a", encoding="utf-8") as handle:
-            for sample in samples:
-                handle.write(json.dumps({"step": self.step, **sample}, ensure_ascii=False) + "\n")
+        append_jsonl(self.run.samples_path, [{"step": self.step, **sample} for sample in samples])
 
     # -- interruption --------------------------------------------------------------------------
 

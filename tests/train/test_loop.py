@@ -22,9 +22,9 @@ from train_tools import (
     weights_digest,
 )
 
-from cerne.errors import CheckpointError, TrainingError
+from cerne.errors import CheckpointError, EnvironmentLack, TrainingError
 from cerne.model.transformer import Transformer
-from cerne.runs import RunDirectory
+from cerne.runs import RunDirectory, read_jsonl
 from cerne.train.distributed import Ranks
 from cerne.train.hooks import Hooks
 from cerne.train.loop import Interrupted
@@ -159,6 +159,27 @@ def test_choosing_steps_by_time_changes_nothing_else(tmp_path: Path) -> None:
     assert weights_digest(measured.model) == weights_digest(named.model)
 
 
+def test_samples_with_unicode_line_ends_survive_a_resume(tmp_path: Path) -> None:
+    class Odd(Hooks):
+        def sample(self, model: Transformer, tokenizer: Any, step: int) -> list[dict[str, str]]:
+            return [{"prompt": "a", "text": "one\u2028two\x85three"}]
+
+    config = train_config(steps=4, sample_every=2, save_every=2)
+    trainer_in(tmp_path, config, hooks=Odd()).train()
+    again = trainer_in(tmp_path, config, hooks=Odd())
+    again.restore(RunDirectory(tmp_path).checkpoint_path(2))
+    found = read_jsonl(tmp_path / "samples.jsonl")
+    assert [s["step"] for s in found] == [0, 2]
+    assert found[1]["text"] == "one\u2028two\x85three"
+
+
+def test_samples_on_a_full_disk_are_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "samples.jsonl").symlink_to("/dev/full")
+    trainer = trainer_in(tmp_path, train_config(sample_every=1), hooks=Probe())
+    with pytest.raises(EnvironmentLack, match="No space left on device"):
+        trainer._sample()
+
+
 def test_another_number_of_processes_is_refused(tmp_path: Path) -> None:
     checkpoint = trainer_in(tmp_path).train().checkpoint
     again = trainer_in(tmp_path)
@@ -191,8 +212,6 @@ def test_tensorboard_events_on_request(tmp_path: Path) -> None:
 
 def test_tensorboard_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
-
-    from cerne.errors import EnvironmentLack
 
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(EnvironmentLack, match=r"pip install 'cerne\[tensorboard\]'"):
