@@ -117,7 +117,7 @@ def _run_size(size: str, repetitions: int, threads: int) -> dict[str, Any]:
                     rates.setdefault(runner.name, []).append(per_step * len(times_s) / sum(times_s))
                     memory[runner.name] = answer["peak_rss_bytes"]
                     bar.advance()
-            profiles = {r.name: r.ask("profile")["shares"] for r in runners if "cerne" in r.name}
+            shares = runners[0].ask("profile")["shares"]
         finally:
             for runner in runners:
                 runner.close()
@@ -151,10 +151,7 @@ def _run_size(size: str, repetitions: int, threads: int) -> dict[str, Any]:
         "flops_per_token": flops,
         "matmul_peak_flops": Spread.of(peaks).to_json(),
         "contenders": contenders,
-        "where_time_goes": {
-            name: {kind: round(value, 3) for kind, value in kinds.items()}
-            for name, kinds in profiles.items()
-        },
+        "eager_time_by_kind": {kind: round(value, 3) for kind, value in shares.items()},
     }
 
 

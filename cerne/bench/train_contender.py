@@ -2,7 +2,7 @@
 
 Protocol: started as `python -m cerne.bench.train_contender NAME SIZE THREADS`; builds, warms up and
 prints {"ready": ...}; then for each line `N` on standard input makes N updates and prints their
-times, for `profile` prints the shares of operations, and ends at the end of input.
+times, for `profile` the shares of operations of our eager update, and ends at the end of input.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import torch
 from cerne.bench.train_models import (
     SHAPES,
     Contender,
-    Step,
     cerne_step,
     nanogpt_step,
     transformers_step,
@@ -58,15 +57,20 @@ _KINDS = (
     ("matrix products", ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::linear")),
     ("softmax and loss", ("softmax", "logsumexp", "gather", "scatter")),
     ("optimizer and clipping", ("_fused_adamw_", "_foreach_", "vector_norm")),
-    ("compiled elementwise", ("CompiledFxGraph",)),
     ("copies and fills", ("copy_", "fill_", "cat", "index", "zero_")),
 )
 
 
-def shares(step: Step, steps: int = 2) -> dict[str, float]:
-    """Share of own CPU time by kind of operation over some updates."""
+def profile_eager(size: str, steps: int = 2) -> dict[str, float]:
+    """Share of own CPU time by kind of operation over some eager updates on one core.
+
+    One core, because the profiler sees the thread that calls it and not the workers.
+    """
     from torch.profiler import ProfilerActivity, profile
 
+    torch.set_num_threads(1)
+    step = cerne_step(SHAPES[size], compiled=False, dtype=BEST_DTYPE)
+    step()
     with profile(activities=[ProfilerActivity.CPU]) as record:
         for _ in range(steps):
             step()
@@ -90,7 +94,7 @@ def main() -> None:
     _say({"ready": name, "first_step_s": first_s})
     for line in sys.stdin:
         if line.strip() == "profile":
-            _say({"shares": shares(step)})
+            _say({"shares": profile_eager(size)})
             continue
         times_s = []
         for _ in range(int(line)):
