@@ -2,9 +2,9 @@
 
 A folder holds tokens-00000.bin, ... (uint16 or uint32 by vocabulary size), offsets.bin (int64
 little-endian, where each document begins, and the end) and index.json (sizes, SHA-256 of every
-file, tokenizer digest, counts). A document never spans two files. Sizes and offsets are checked on
-opening, the hashes too when that is quick or asked for, so a truncated or changed file is an error
-and never other text.
+file and of the index itself, tokenizer digest, counts). A document never spans two files. The
+index, sizes and offsets are checked on opening, the files' hashes too when that is quick or asked
+for, so a truncated or changed file is an error and never other text.
 """
 
 from __future__ import annotations
@@ -46,6 +46,12 @@ class TokenizerFacts(Protocol):
 def token_dtype(vocab_size: int) -> np.dtype[Any]:
     """uint16 up to 65,536 ids, else uint32; little-endian."""
     return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
+
+
+def index_digest(index: dict[str, Any]) -> str:
+    """Hex SHA-256 of an index without its own `self_sha256`."""
+    content = {key: value for key, value in index.items() if key != "self_sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 class ShardWriter:
@@ -115,7 +121,7 @@ class ShardWriter:
         offsets = np.array(self._offsets, "<i8")
         payload = offsets.tobytes()
         atomic_write(self._folder / "offsets.bin", payload)
-        index = {
+        index: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
             "dtype": self._dtype.name,
@@ -130,6 +136,7 @@ class ShardWriter:
             "offsets": {"file": "offsets.bin", "sha256": hashlib.sha256(payload).hexdigest()},
             "meta": meta,
         }
+        index["self_sha256"] = index_digest(index)
         text = json.dumps(index, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
         atomic_write(self._folder / "index.json", text)
 
@@ -304,6 +311,8 @@ def _checked_index(raw: bytes, path: Path) -> dict[str, Any]:
             allowed=str(VERSION),
             hint="run cerne data prepare again",
         )
+    if index.get("self_sha256") != index_digest(index):
+        raise _broken(path, "it was changed: its SHA-256 is not the one that it states")
     for count in _COUNTS:
         if type(index.get(count)) is not int or index[count] < 0:
             raise _broken(path, f"{count} is not a count")

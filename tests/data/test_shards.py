@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from data_tools import ByteTokenizer
 
-from cerne.data.shards import open_shards, token_dtype, write_shards
+from cerne.data.shards import index_digest, open_shards, token_dtype, write_shards
 from cerne.errors import DataError, EnvironmentLack
 
 DOCUMENTS = [[1, 2, 3], [], [257], list(range(200)), [7, 8]]
@@ -111,12 +111,38 @@ def test_large_shards_are_verified_only_when_asked(tmp_path, monkeypatch) -> Non
         {"tokenizer_digest": 5},
     ],
 )
-def test_a_changed_index_is_an_error(tmp_path, change) -> None:
+def test_a_wrong_index_is_an_error_even_with_a_fitting_hash(tmp_path, change) -> None:
     write_shards(tmp_path / "a", DOCUMENTS, ByteTokenizer(), 9)
+    path = tmp_path / "a" / "index.json"
+    index = {**json.loads(path.read_text(encoding="utf-8")), **change}
+    sealed = {**index, "self_sha256": index_digest(index)}
+    path.write_text(json.dumps(sealed), encoding="utf-8")
+    with pytest.raises(DataError) as raised:
+        open_shards(tmp_path / "a")
+    assert "it was changed" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_bytes": 10},
+        {"eos_token_id": 3},
+        {"pad_token_id": 3},
+        {"tokenizer_digest": "other"},
+        {"meta": {"bad_rows": 0}},
+        {"self_sha256": None},
+        {"new": 1},
+    ],
+)
+def test_a_plausible_change_of_the_index_is_found(tmp_path, change) -> None:
+    write_shards(
+        tmp_path / "a", DOCUMENTS, ByteTokenizer(), 9, {"bad_rows": 2, "name": "caf\u00e9"}
+    )
+    open_shards(tmp_path / "a")
     path = tmp_path / "a" / "index.json"
     index = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({**index, **change}), encoding="utf-8")
-    with pytest.raises(DataError):
+    with pytest.raises(DataError, match=r"index.json: it was changed.*data prepare again"):
         open_shards(tmp_path / "a")
 
 
@@ -129,6 +155,7 @@ def test_offsets_out_of_order_are_an_error_even_with_a_fitting_hash(tmp_path) ->
     path = tmp_path / "a" / "index.json"
     index = json.loads(path.read_text(encoding="utf-8"))
     index["offsets"]["sha256"] = hashlib.sha256(payload).hexdigest()
+    index["self_sha256"] = index_digest(index)
     path.write_text(json.dumps(index), encoding="utf-8")
     with pytest.raises(DataError, match="not in order"):
         open_shards(tmp_path / "a")
