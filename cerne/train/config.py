@@ -14,7 +14,8 @@ from typing_extensions import Self
 from cerne.config import Config
 from cerne.train.schedule import Schedule
 
-# May change on a resume: how long or how loudly a run goes on, not what its updates are.
+# May change on a resume: how long or how loudly a run goes on. `steps` alone changes updates too,
+# since warm-up and decay are shares of it; a resume says so.
 HARMLESS_KEYS = frozenset(
     {
         "steps",

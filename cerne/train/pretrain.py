@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 from cerne.config import dump_toml, load_recipe
 from cerne.data.collect import collect
 from cerne.data.loader import PackedLoader
-from cerne.data.prepare import Prepared, open_prepared, prepare
+from cerne.data.prepare import Prepared, open_prepared, prepare, read_prepared
 from cerne.data.shards import Shards
 from cerne.device import resolve_device, resolve_precision, set_threads
 from cerne.errors import CheckpointError, ConfigError
-from cerne.model.hf import load_model, parent_of
+from cerne.model.hf import load_model, parent_of, read_provenance
 from cerne.model.transformer import Transformer
 from cerne.progress import human_count, say
 from cerne.runs import RunDirectory, atomic_write
 from cerne.tokenizer.bpe import Tokenizer
-from cerne.train.checkpoint import newest_intact
+from cerne.train.checkpoint import newest_intact, read_checkpoint
 from cerne.train.distributed import Ranks, join_ranks
 from cerne.train.hooks import Hooks
 from cerne.train.loop import Trainer, TrainResult, Validator
@@ -71,7 +71,7 @@ def run_pretrain(
     elif ranks.first:
         atomic_write(run.path / "recipe.toml", dump_toml(recipe))
     tokenizer, data = _tokens(recipe, run, ranks, init_from, keep=checkpoint is not None)
-    model, parents = _model(recipe, tokenizer, init_from)
+    model, parents = _model(recipe, tokenizer, init_from, checkpoint)
     model.to(device)
     if ranks.first:
         say(
@@ -165,17 +165,32 @@ def checkpoint_to_resume(run: RunDirectory, resume: bool, fallback: bool) -> Pat
             allowed="a run.dir with checkpoints/step-NNNNNN",
             hint="start without --resume",
         )
+    if not fallback:
+        read_checkpoint(checkpoint)
     return checkpoint
 
 
 def resumed_recipe(run: RunDirectory, given: TrainRecipeT) -> TrainRecipeT:
-    """The given recipe after the check against the saved one; a measured length stays."""
+    """The given recipe after the check against the saved one; a measured length stays.
+
+    Says so when a changed length moves the learning rate or a changed time limit does nothing.
+    """
     saved = load_recipe(type(given), run.path / "recipe.toml")
     check_unchanged(saved, given)
-    limit_s = given.train.time_limit_s
-    if limit_s is not None and limit_s == saved.train.time_limit_s:
-        kept = given.train.model_copy(update={"steps": saved.train.steps})
-        given = given.model_copy(update={"train": kept})
+    old, new = saved.train, given.train
+    if new.time_limit_s is not None:
+        if new.time_limit_s != old.time_limit_s:
+            say(
+                f"note: train.time_limit_s chooses the length only when a run starts; this one "
+                f"keeps its {old.steps} steps. To change them give train.steps and no time limit"
+            )
+        new = new.model_copy(update={"steps": old.steps})
+        given = given.model_copy(update={"train": new})
+    if new.steps != old.steps and (new.schedule != "constant" or new.warmup_fraction > 0):
+        say(
+            f"note: train.steps was {old.steps} and is {new.steps}: warm-up and decay are shares "
+            "of it, so from here the learning rate is that of the new length"
+        )
     return given
 
 
@@ -186,10 +201,13 @@ def _tokens(
     init_from: str | Path | None,
     keep: bool,
 ) -> tuple[Tokenizer, Prepared]:
-    """The tokenizer and the token shards; made by the first rank, opened by the others."""
+    """The tokenizer and the token shards; made by the first rank, opened by the others.
+
+    A resumed run (`keep`) trains on the shards it began with, whatever became of their source.
+    """
     shards = run.path / "data" / "tokens"
     folder = run.path / "tokenizer"
-    if ranks.first:
+    if ranks.first and not (keep and read_prepared(shards) is not None):
         corpus = collect(recipe.data, run.path / "data" / "text")
         if keep:
             tokenizer = Tokenizer.load(folder)
@@ -210,9 +228,14 @@ def _tokens(
 
 
 def _model(
-    recipe: PretrainRecipe, tokenizer: Tokenizer, init_from: str | Path | None
+    recipe: PretrainRecipe,
+    tokenizer: Tokenizer,
+    init_from: str | Path | None,
+    checkpoint: Path | None,
 ) -> tuple[Transformer, list[dict[str, str]]]:
-    """A fresh model, or one with a parent's weights; and the parents for cerne.json."""
+    """A fresh model, a parent's or the resumed one; and the parents for cerne.json."""
+    if checkpoint is not None:  # its shape need not be [model]'s: the run may have had a parent
+        return load_model(checkpoint), read_provenance(checkpoint).get("parents", [])
     if init_from is not None:
         model = load_model(init_from)
         say(f"weights, shape and tokenizer come from {init_from}; [model] is not used")

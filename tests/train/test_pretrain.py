@@ -91,6 +91,52 @@ def test_resume_of_a_longer_run_goes_on(text: Path, tmp_path: Path) -> None:
     assert resumed.tokens == whole.tokens
 
 
+def test_a_run_from_a_parent_of_another_shape_resumes_and_keeps_its_parents(
+    done: tuple[PretrainRecipe, Path], text: Path, tmp_path: Path
+) -> None:
+    _, parent = done
+    given = recipe(text, tmp_path / "r", save_every=2, keep_last=0)
+    model = given.model.model_copy(update={"hidden_size": 64, "num_hidden_layers": 2})
+    given = given.model_copy(update={"model": model})
+    whole = run_pretrain(given, init_from=parent)
+    digest = weights_digest(load_model(whole.checkpoint))
+    RunDirectory(tmp_path / "r").set_latest("step-000002")
+    resumed = run_pretrain(given, resume=True)
+    assert weights_digest(load_model(resumed.checkpoint)) == digest
+    assert load_model(resumed.checkpoint).config.hidden_size == 32
+    assert read_provenance(resumed.checkpoint)["parents"] == [
+        {"name": parent.name, "sha256": sha256_file(parent / "model.safetensors")}
+    ]
+
+
+@pytest.mark.parametrize("change", ["gone", "other"])
+def test_resume_needs_only_the_shards_it_began_with(
+    text: Path, tmp_path: Path, change: str
+) -> None:
+    source = tmp_path / "text.txt"
+    source.write_text(text.read_text(encoding="utf-8"), encoding="utf-8")
+    given = recipe(source, tmp_path / "r", save_every=2, keep_last=0)
+    whole = weights_digest(load_model(run_pretrain(given).checkpoint))
+    if change == "gone":
+        source.unlink()
+    else:
+        source.write_text("quite another text\n" * 300, encoding="utf-8")
+    RunDirectory(tmp_path / "r").set_latest("step-000002")
+    resumed = run_pretrain(given, resume=True)
+    assert weights_digest(load_model(resumed.checkpoint)) == whole
+
+
+def test_resume_says_what_a_new_length_or_time_limit_does(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_pretrain(recipe(text, tmp_path / "r"))
+    assert run_pretrain(recipe(text, tmp_path / "r", steps=6), resume=True).step == 6
+    assert "train.steps was 4 and is 6" in capsys.readouterr().err
+    limited = recipe(text, tmp_path / "r", time_limit_s=5.0, steps=9)
+    assert run_pretrain(limited, resume=True).step in (4, 6)
+    assert "this one keeps its" in capsys.readouterr().err
+
+
 def test_refusals(done: tuple[PretrainRecipe, Path], text: Path, tmp_path: Path) -> None:
     given, checkpoint = done
     with pytest.raises(ConfigError, match="--resume and --init-from exclude each other"):
