@@ -69,7 +69,7 @@ def _block(scene: Scene, draw: Draw, task: Task) -> Block:
     if task == "comparison":
         return numbers.counts(scene)
     if task == "arithmetic":
-        return numbers.sums(scene)
+        return numbers.sums(scene, draw.between(2, 4))
     if task == "negation":
         return numbers.likes(scene, draw.between(2, 3))
     if draw.chance(0.3):

@@ -114,24 +114,32 @@ def _polar(form: str, slots: Slots, reply: str, key: Combination) -> Query:
     return Query("negation", form, slots, reply, "yes_no", answer, ("yes", "no"), key)
 
 
-def sums(scene: Scene) -> Block:
-    """A sum or difference with both numbers and the result from 0 to 99, bare or as a small story
-    of counts.
-    """
+def sums(scene: Scene, count: int) -> Block:
+    """`count` sums or differences, numbers and results 0 to 99; perhaps one more as a story."""
+    block = Block([], [], [])
+    for _ in range(count):
+        _add_sum(block, scene, told=False)
+    if scene.draw.chance(0.5):
+        _add_sum(block, scene, told=True)
+    return block
+
+
+def _add_sum(block: Block, scene: Scene, told: bool) -> None:
     draw = scene.draw
     adding = draw.chance(0.6)
-    n, m = draw.until(
-        lambda: _terms(draw, adding),
-        lambda pair: ("add", *map(str, sorted(pair))) if adding else _minus(pair),
-    )
-    key = ("add", *map(str, sorted((n, m)))) if adding else _minus((n, m))
+
+    def combination(pair: tuple[int, int]) -> Combination:
+        return ("add", *map(str, sorted(pair))) if adding else _minus(pair)
+
+    n, m = draw.until(lambda: _terms(draw, adding), combination)
     work, result = addition(n, m) if adding else subtraction(n, m)
-    bare: Slots = {"n": n, "m": m, "work": work, "result": result}
-    if draw.chance(0.7):
-        return Block([], [_sum("sum" if adding else "difference", bare, result, key)], [])
-    told: Slots = {**bare, "p": scene.person(), "q": scene.person(), "u": scene.countable()}
-    facts = [Fact("counted", told), Fact("gave" if adding else "lost", told)]
-    return Block(facts, [_sum("how_many_now", told, result, key)], [])
+    slots: Slots = {"n": n, "m": m, "work": work, "result": result}
+    form = "sum" if adding else "difference"
+    if told:
+        slots = {**slots, "p": scene.person(), "q": scene.person(), "u": scene.countable()}
+        form = "how_many_now"
+        block.facts.extend([Fact("counted", slots), Fact("gave" if adding else "lost", slots)])
+    block.queries.append(_sum(form, slots, result, combination((n, m))))
 
 
 def _minus(pair: tuple[int, int]) -> Combination:

@@ -63,9 +63,11 @@ def run_demo(plan: DemoPlan, *, resume: bool = False) -> DemoResult:
     work: dict[str, Callable[[], Any]] = {
         "tokenizer": lambda: _start(plan),
         "pretrain": lambda: _trained(_pretrain(plan)),
-        "pretrain exam": lambda: _exam(text_exam, plan.pretrain_dir, plan),
+        "pretrain exam": lambda: _exam(
+            text_exam, plan.pretrain_dir, plan, (plan.exam_items + 1) // 2
+        ),
         "sft": lambda: _trained(_sft(plan)),
-        "sft exam": lambda: _exam(chat_exam, plan.folder, plan),
+        "sft exam": lambda: _exam(chat_exam, plan.folder, plan, plan.exam_items),
         "questions": lambda: [asdict(shown) for shown in show(_load(plan.folder, plan))],
     }
     for number, stage in enumerate(STAGES, start=1):
@@ -126,9 +128,9 @@ def _load(folder: Path, plan: DemoPlan) -> LanguageModel:
 
 
 def _exam(
-    exam: Callable[[LanguageModel, int], list[TaskResult]], folder: Path, plan: DemoPlan
+    exam: Callable[[LanguageModel, int], list[TaskResult]], folder: Path, plan: DemoPlan, items: int
 ) -> list[dict[str, Any]]:
-    results = exam(_load(folder, plan), plan.exam_items)
+    results = exam(_load(folder, plan), items)
     average = average_of(results)
     assert average is not None
     say(f"held-out average {average.accuracy:.1%} ({average.low:.1%} to {average.high:.1%})")
