@@ -162,7 +162,7 @@ def _texts(
     from cerne.data.report import RowReport
     from cerne.data.sources import read_documents
 
-    report = RowReport()
+    report = RowReport(hint="correct the rows, or --field")
     for piece in read_documents(source, DataConfig(field=field), report, on_bytes):
         yield piece.text.encode("utf-8", "surrogateescape"), piece.last
     report.check()

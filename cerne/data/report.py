@@ -20,10 +20,17 @@ class RowReport:
 
     Args:
         max_bad_fraction: the largest accepted bad / (good + bad).
+        hint: what to try when there are more.
     """
 
-    def __init__(self, max_bad_fraction: float = 0.01) -> None:
+    def __init__(
+        self,
+        max_bad_fraction: float = 0.01,
+        hint: str = "correct the rows, or data.field, or raise data.max_bad_fraction",
+    ) -> None:
         self.max_bad_fraction = max_bad_fraction
+        self._hint = hint
+        self._first_bad = ""
         self.good = 0
         self.reasons: Counter[str] = Counter()
         self.examples: list[str] = []
@@ -40,9 +47,12 @@ class RowReport:
 
     def add_bad(self, source: str, line: int, reason: str, detail: str = "") -> None:
         """Count one unusable row at `source`:`line`; the share is checked now and then."""
+        example = f"{source}:{line}: {reason}{': ' if detail else ''}{detail}"
+        if not self.bad:
+            self._first_bad = example
         self.reasons[reason] += 1
         if len(self.examples) < MAX_EXAMPLES:
-            self.examples.append(f"{source}:{line}: {reason}{': ' if detail else ''}{detail}")
+            self.examples.append(example)
         if (self.good + self.bad) % CHECK_INTERVAL == 0:
             self.check()
 
@@ -61,10 +71,10 @@ class RowReport:
         total = self.good + self.bad
         if total and self.bad / total > self.max_bad_fraction:
             raise DataError(
-                f"{self.bad} of {total} rows cannot be used, first {self.examples[0]}",
+                f"{self.bad} of {total} rows cannot be used, first {self._first_bad}",
                 value=dict(self.reasons),
                 allowed=f"a bad share of at most {self.max_bad_fraction:g}",
-                hint="correct the rows, or data.field, or raise data.max_bad_fraction",
+                hint=self._hint,
             )
 
     def to_json(self) -> dict[str, Any]:

@@ -7,9 +7,9 @@ Conversations and pre-training text both read their rows here.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from cerne.data.report import RowReport
 from cerne.data.streams import BLOCK_BYTES, compression_of, open_bytes, refuse_binary, unreadable
 from cerne.data.text import decode_row
 from cerne.errors import DataError, shorten
+from cerne.runs import cannot_write
 
 MAX_ROW_BYTES = 256 << 20
 MAX_JSON_BYTES = 512 << 20
@@ -55,6 +56,7 @@ def iterate_rows(
         columns: for Parquet, read only these columns.
     Raises:
         DataError: unreadable or damaged file, a missing column, a row longer than 256 MiB.
+        EnvironmentLack: no room to expand a compressed Parquet file.
     """
     path = Path(path)
     if kind == "parquet":
@@ -226,10 +228,30 @@ def _seekable(path: Path) -> BinaryIO:
     """Parquet is read from its end, so a compressed one is expanded to a temporary file first."""
     if compression_of(path) is None:
         return open(path, "rb")
-    handle = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115 - the caller closes it
-    with open_bytes(path) as stream:
-        shutil.copyfileobj(stream, handle, BLOCK_BYTES)
+    with _writing_temporary_file():
+        handle = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115 - the caller closes it
+    try:
+        with open_bytes(path) as stream:
+            while block := stream.read(BLOCK_BYTES):
+                with _writing_temporary_file():
+                    handle.write(block)
+        with _writing_temporary_file():
+            handle.flush()
+    except BaseException:
+        # Closing writes what is left, which fails again when the disk is full.
+        with contextlib.suppress(OSError):
+            handle.close()
+        raise
     return handle
+
+
+@contextlib.contextmanager
+def _writing_temporary_file() -> Iterator[None]:
+    """A full disk is no fault of the file that is read."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(Path(tempfile.gettempdir()), error) from error
 
 
 def _check_columns(path: Path, present: list[str], columns: tuple[str, ...] | None) -> None:

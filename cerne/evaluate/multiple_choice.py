@@ -67,7 +67,7 @@ def read_choices(path: str, limit: int | None = None) -> list[ChoiceItem]:
     Raises:
         DataError: unreadable, or a row of another format (with its line).
     """
-    report = RowReport(0.0)
+    report = RowReport(0.0, hint="correct the rows")
     items: list[ChoiceItem] = []
     for source in find_sources((path,)):
         for row in iterate_rows(source.name, source.kind, report, "strict"):

@@ -142,7 +142,10 @@ def load_data(config: ConversationConfig, tokenizer: Tokenizer, seq_len: int) ->
     added = template_facts(tokenizer).default_system
     if added:
         say(f"note: the chat template adds a system message of its own: {added!r}")
-    report = RowReport(config.max_bad_fraction)
+    report = RowReport(
+        config.max_bad_fraction,
+        hint="correct the rows, or data.format, or raise data.max_bad_fraction",
+    )
     everything = list(read_conversations(config.paths, config, report))
     if config.val_path is not None:
         train, val = everything, list(read_conversations(config.val_paths, config, report))

@@ -6,6 +6,7 @@ import gzip
 import json
 import lzma
 import random
+import tempfile
 import tracemalloc
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 from cerne.data.config import DataConfig
 from cerne.data.report import RowReport
 from cerne.data.sources import find_sources, kind_of, read_documents
-from cerne.errors import DataError
+from cerne.errors import DataError, EnvironmentLack
 
 TEXTS = ["First: é, 漢字 and 🙂.", "Second\nof two lines.", "Third."]
 
@@ -306,6 +307,25 @@ def test_damaged_parquet_is_an_error(tmp_path) -> None:
         path.write_bytes(bad)
         with pytest.raises(DataError, match=r"truncated or damaged"):
             documents(path)
+
+
+@pytest.mark.parametrize("rows", [1, 200_000])
+def test_a_full_temporary_disk_is_not_called_a_damaged_file(tmp_path, monkeypatch, rows) -> None:
+    path = tmp_path / "a.parquet.gz"
+    path.write_bytes(gzip.compress(parquet_bytes({"text": [f"row {i}" for i in range(rows)]})))
+    assert len(documents(path, dedup="none")[0]) == rows
+    full_disk = open("/dev/full", "wb")  # noqa: SIM115 - closed by the reader
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: full_disk)
+    with pytest.raises(EnvironmentLack, match="cannot write: No space left on device"):
+        documents(path)
+    assert full_disk.closed
+
+
+def test_the_first_bad_row_is_a_row_and_no_empty_file(tmp_path) -> None:
+    _written(tmp_path / "a.jsonl", b"")
+    _written(tmp_path / "b.jsonl", b'{"text": "good"}\n[1]\n{"text": 5}\n')
+    with pytest.raises(DataError, match=r"2 of 3 rows cannot be used, first .*b\.jsonl:2: not an"):
+        documents((str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")))
 
 
 def test_unreadable_files_are_data_errors(tmp_path) -> None:
