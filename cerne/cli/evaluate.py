@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -136,7 +137,7 @@ def _card(model: str, options: EvaluateOptions, place: dict[str, Any]) -> Scorec
     loaded = load(model, **place)
     if next(loaded.engine.model.parameters()).dtype == torch.bfloat16:
         options = dataclasses.replace(options, dtype=torch.bfloat16)
-    return run(loaded, options, command=" ".join(["cerne", *sys.argv[1:]]))
+    return run(loaded, options, command=shlex.join(["cerne", *sys.argv[1:]]))
 
 
 def _baselines(texts: tuple[str, ...], train: str | None) -> dict[str, Any]:

@@ -102,7 +102,7 @@ class VocabularyTrainer:
                 f"the text supports only {found - 256} merges",
                 value=f"a vocabulary of {self._size}",
                 allowed=f"at most {found + len(self._specials)} for this text",
-                hint="a smaller vocabulary size, more text, or allow_fewer",
+                hint="a smaller vocabulary size, or more text",
             )
         return make_vocabulary(trained, self._pattern, self._specials)
 
