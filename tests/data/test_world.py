@@ -72,7 +72,12 @@ def test_reference_replies_are_right_and_other_answers_wrong(split: str, languag
         ("number", "42", ["42", "It is forty-two.", "QUARENTA E DOIS!", "so 42."], ["24", ""]),
         ("number", "7", ["Seven", "sete.", "07"], ["seventy", "17", "I do not know"]),
         ("number", "20", ["twenty", "vinte", "one more is 20"], ["twenty-one", "2 0"]),
-        ("colour", "red", ["Red.", "vermelha", "VERMELHO!", "not blue but red"], ["redder", "red? blue"]),
+        (
+            "colour",
+            "red",
+            ["Red.", "vermelha", "VERMELHO!", "not blue but red"],
+            ["redder", "red? blue"],
+        ),
         ("person", "Ana", ["ana", "It is Ana."], ["Anabel", "Ana or Tom"]),
         ("place", "station", ["na estação", "at the STATION", "estacao"], ["attic"]),
         ("day", "Tuesday", ["terça", "na terça-feira.", "tuesday"], ["quarta-feira"]),

@@ -1,4 +1,4 @@
-"""The optimizer against torch's: AdamW to the last digits, Muon to bfloat16's (torch rounds to it)."""
+"""The optimizer against torch's: AdamW to the last digits, Muon to bfloat16's, as torch rounds."""
 
 from __future__ import annotations
 

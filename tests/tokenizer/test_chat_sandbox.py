@@ -75,7 +75,7 @@ def test_bombs_are_refused(source: str) -> None:
     "source",
     [
         "{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}",
-        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+        "{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(60) }}",
     ],
 )
 def test_endless_work_stops(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
