@@ -99,14 +99,20 @@ def test_report_is_one_file_with_its_figures(finished: tuple[Path, dict, str, by
 def test_the_result_answers_in_a_chat(finished: tuple[Path, dict, str, bytes]) -> None:
     folder, _, _, _ = finished
     done = subprocess.run(
-        [sys.executable, "-m", "cerne", "chat", str(folder), "--max-tokens", "4"],
-        input="What is 2 + 2?\n",
+        [sys.executable, "-m", "cerne", "chat", str(folder), "--max-tokens", "4", "--json"],
+        input="What is 2 + 2?\nWho is Ana?\n",
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
     )
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) >= 1
+    assert "error:" not in done.stderr
+    # So small a model may end its answer at once; that is said, and the question is not kept.
+    turns = json.loads(done.stdout.splitlines()[-1])["messages"]
+    answered = 2 - done.stderr.count("(no answer")
+    assert [turn["role"] for turn in turns] == ["user", "assistant"] * answered
+    assert {turn["content"] for turn in turns[::2]} <= {"What is 2 + 2?", "Who is Ana?"}
+    assert all(turn["content"] for turn in turns)
 
 
 def test_other_settings_and_missing_demos_are_refused(
