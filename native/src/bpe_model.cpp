@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <functional>
 #include <queue>
 
@@ -141,11 +142,59 @@ size_t BpeModel::merge_short(const uint8_t* word, size_t size, uint32_t* out) co
   return n;
 }
 
+// The word is always one id `count` times and a short tail, so each round of merges is one step.
+size_t BpeModel::merge_run(uint8_t byte, size_t size, uint32_t* out) const {
+  uint32_t head = byte_ids_[byte];
+  size_t count = size;
+  std::vector<uint32_t> tail;
+  for (;;) {
+    // The leftmost pair of lowest rank: in the run, where the tail begins, or inside the tail.
+    const uint32_t run_rank = count >= 2 ? pairs_.find(head, head) : kNoRank;
+    uint32_t best = run_rank;
+    size_t place = SIZE_MAX;  // index in the tail of the pair's right side
+    for (size_t i = 0; i < tail.size(); ++i) {
+      if (i == 0 && count == 0) continue;
+      const uint32_t rank = pairs_.find(i == 0 ? head : tail[i - 1], tail[i]);
+      if (rank < best) {
+        best = rank;
+        place = i;
+      }
+    }
+    if (best == kNoRank) break;
+    const uint32_t merged = merged_id(best);
+    if (place == SIZE_MAX) {
+      // Half-way through the round these pairs exist; ranked earlier, they would go first.
+      if (pairs_.find(merged, head) < best || pairs_.find(merged, merged) < best) return 0;
+      if (count % 2 == 1) tail.insert(tail.begin(), head);
+      head = merged;
+      count /= 2;
+    } else {
+      tail[place] = merged;
+      if (place == 0) {
+        --count;
+      } else {
+        tail.erase(tail.begin() + static_cast<std::ptrdiff_t>(place) - 1);
+      }
+    }
+    while (count > 0 && !tail.empty() && tail[0] == head) {
+      tail.erase(tail.begin());
+      ++count;
+    }
+  }
+  std::fill_n(out, count, head);
+  std::copy(tail.begin(), tail.end(), out + count);
+  return count + tail.size();
+}
+
 // Positions wait in one bucket per rank; a heap holds the ranks that are waiting. A run of one
 // character has a handful of ranks, so the work is near linear, and n log n at worst.
 size_t BpeModel::merge_long(const uint8_t* word, size_t size, uint32_t* out,
                             MergeScratch& scratch) const {
   if (size >= UINT32_MAX) throw invalid("one pre-token of 4 GiB or more");
+  if (std::memcmp(word, word + 1, size - 1) == 0) {
+    const size_t count = merge_run(word[0], size, out);
+    if (count != 0) return count;
+  }
   const uint32_t n = static_cast<uint32_t>(size);
   constexpr uint32_t kNone = UINT32_MAX;
   auto& [ids, rank, next, previous, bucket_of_rank, buckets] = scratch;

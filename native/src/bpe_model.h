@@ -108,6 +108,8 @@ class BpeModel {
     return merged_follow_ ? merged_[0] + rank : merged_[rank];
   }
   size_t merge_short(const uint8_t* word, size_t size, uint32_t* out) const;
+  // Encodes `size` times the same byte; 0 when the order of merges needs the general way.
+  size_t merge_run(uint8_t byte, size_t size, uint32_t* out) const;
   size_t merge_long(const uint8_t* word, size_t size, uint32_t* out, MergeScratch& scratch) const;
 
   std::string blob_;

@@ -78,6 +78,20 @@ CERNE_TEST(long_words_equal_the_plain_definition) {
   }
 }
 
+CERNE_TEST(runs_of_one_byte_equal_the_plain_definition) {
+  std::mt19937 rng(10);
+  for (int round = 0; round < 40; ++round) {
+    const Vocabulary v = cerne_test::random_vocabulary(rng, "a", 4 + rng() % 30);
+    const cerne_test::PlainBpe plain(v);
+    cerne_tokenizer* const t = cerne_test::make_tokenizer(v, "gpt2", 1 << 16);
+    for (int i = 0; i < 20; ++i) {
+      const std::string word(49 + rng() % 200, 'a');
+      CHECK(encode(t, word) == plain.merge(word));
+    }
+    cerne_tokenizer_destroy(t);
+  }
+}
+
 CERNE_TEST(every_byte_string_survives) {
   std::mt19937 rng(5);
   const Vocabulary v = cerne_test::random_vocabulary(rng, "abcdefgh \x80\xC3\xA9", 200);
