@@ -1,8 +1,12 @@
 """Training a vocabulary: reads files or texts, counts and merges in the native core, adds the
 control tokens after the last merged id.
 
-Memory is bounded whatever the size of the text: at most 4 Mi distinct pre-tokens of 64 MiB
-together are held; past that the rarest half is dropped, with a line that says how many.
+Memory is bounded whatever the size of the text: at most W = 4 Mi distinct pre-tokens of B = 64 MiB
+together are held; past that the rarest half is dropped, with a line that says how many. Text is
+counted in rounds of R = 4 MiB with at most N = R / 3 new pre-tokens, so that the peak is at most
+168 (W + 2 N) + 4 B + 14 R = 1.5 GB while counting, then 20 (W + B) = 1.5 GB and about 90 bytes a
+distinct pair while merging. Only text in which no letter ends a word for 4 MiB makes a longer
+round, of up to 64 MiB.
 """
 
 from __future__ import annotations

@@ -161,7 +161,10 @@ CERNE_API cerne_status cerne_trainer_set_string(cerne_trainer* trainer, const ch
  *                    half is left, and the statistics say how many;
  *   "max_word_bytes" >= 2 (default 2^26): the same for the bytes of all distinct words together;
  *   "min_count"      >= 1 (default 1): a pair that occurs less often is not merged.
- * Memory is at most about 20 * max_word_bytes + 48 * max_words + 90 bytes per distinct pair. */
+ * Peak memory is the larger of counting, 168 * (max_words + 2.8 million) + 4 * max_word_bytes +
+ * 60 million bytes, and of merging, 20 * (max_words + max_word_bytes) + about 90 bytes a distinct
+ * pair; text without a letter before a non-letter for 4 MiB is counted in rounds of up to 64 MiB,
+ * which takes 16 times the 2.8 and 60 million. */
 CERNE_API cerne_status cerne_trainer_set_integer(cerne_trainer* trainer, const char* name,
                                                  size_t name_length, int64_t value);
 
