@@ -88,6 +88,23 @@ def test_header_compiles_and_library_runs_from(
     assert done.returncode == 0
 
 
+@pytest.mark.skipif(CC is None, reason="needs a C compiler")
+def test_the_program_of_the_c_page_compiles_and_prints_what_it_says(
+    repo_dir: Path, tmp_path: Path
+) -> None:
+    page = (repo_dir / "docs" / "c-abi.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```c\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "main.c").write_text(code, encoding="ascii")
+    major = library().lib.cerne_abi_version() // 100
+    shared = tmp_path / f"libcerne.so.{major}"
+    shutil.copy(library().path, shared)
+    include = installed_file("include/cerne.h").parent
+    program = tmp_path / "program"
+    flags = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", f"-I{include}"]
+    run(str(CC), *flags, tmp_path / "main.c", shared, f"-Wl,-rpath,{tmp_path}", "-o", program)
+    assert run(program) == "4 merges\n"
+
+
 def test_case94_soname_carries_the_hundreds_of_the_interface_version(repo_dir: Path) -> None:
     if shutil.which("readelf") is None:
         pytest.skip("needs readelf")
