@@ -70,8 +70,7 @@ class Ranks:
 
     def wait(self) -> None:
         """Return when every rank has come here."""
-        if self.size > 1:
-            dist.barrier()
+        self.sum_number(0.0)  # on the CPU: a barrier of nccl would need a GPU for every rank
 
 
 def join_ranks() -> Ranks:
@@ -86,7 +85,9 @@ def join_ranks() -> Ranks:
     if not dist.is_available():
         raise EnvironmentLack("this torch has no distributed support", value=f"WORLD_SIZE={size}")
     if not dist.is_initialized():
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        # Numbers and objects are summed on the CPU, gradients where they are.
+        nccl = torch.cuda.is_available() and dist.is_nccl_available()
+        dist.init_process_group("cpu:gloo,cuda:nccl" if nccl else "gloo")
     return Ranks(dist.get_rank(), dist.get_world_size())
 
 

@@ -134,6 +134,7 @@ class Trainer:
         self._window_s = 0.0
         self._validation: dict[str, float] = {}
         self._signal: int | None = None
+        self._restored: Path | None = None
 
     # -- state ---------------------------------------------------------------------------------
 
@@ -162,6 +163,7 @@ class Trainer:
                     "the resumed run will differ in the last bits"
                 )
         self._forget_after(self.step)
+        self._restored = checkpoint
 
     def _forget_after(self, step: int) -> None:
         """Drop records of updates that a killed process made after its last checkpoint."""
@@ -218,11 +220,14 @@ class Trainer:
         moments = {n: t.clone() for n, t in self.optimizer.state_tensors().items()}
         place = self.loader.state()
         times_s: list[float] = []
-        while len(times_s) < 3 or sum(times_s) < min(probe_s, time_limit_s / 10):
+        enough = False
+        while not enough:
             begin_s = time.perf_counter()
             batches = [self.loader.next() for _ in range(self.config.accumulate)]
             self._make_update(batches)
             times_s.append(time.perf_counter() - begin_s)
+            own = len(times_s) >= 3 and sum(times_s) >= min(probe_s, time_limit_s / 10)
+            enough = self.ranks.any_true(own)  # all ranks stop together: updates are collective
         with torch.no_grad():
             for parameter, value in zip(self.optimizer.parameters, weights, strict=True):
                 parameter.copy_(value)
@@ -255,21 +260,25 @@ class Trainer:
             Interrupted: after Ctrl-C or SIGTERM, with a checkpoint saved.
         """
         config = self.config
-        saved: Path | None = None
+        # Nothing trained, nothing saved: replacing a folder is not wholly atomic.
+        saved = self._restored
+        if self.ranks.first:
+            self.run.remove_partial()
         if self.step == 0:
             self._forget_after(-1)
             self._validate()
             self._log_start()
             self._sample()
-        done = self.step * config.tokens_per_step
-        total = config.steps * config.tokens_per_step
+        positions = config.steps * config.tokens_per_step * self.ranks.size
         if self.objective.compiled and self.step < config.steps:
             say(f"compiled in {self.warm_up():.0f} s")
         self.model.train()
-        with self._signals(), Progress("train", total, "tok", done) as bar:
+        with self._signals(), Progress("train", positions, "tok", self.tokens) as bar:
             while self.step < config.steps:
                 result = self._update()
-                bar.advance(config.tokens_per_step)
+                # Rows hold padding and masked labels too, so the end is told by the mean so far.
+                bar.total = self.tokens / self.step * config.steps
+                bar.advance(result.tokens)
                 if self._due(config.val_every):
                     self._validate()
                 if self._due(config.log_every) or self._due(config.val_every):

@@ -11,6 +11,7 @@ far less than one small product after the other. Embeddings, heads, norms and bi
 from __future__ import annotations
 
 import math
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import torch
@@ -39,6 +40,11 @@ def orthogonalize(x_NRC: Tensor, steps: int = 5) -> Tensor:
     return x_NRC
 
 
+def _shares(names: list[str], count: int) -> list[list[str]]:
+    size = -(-len(names) // count)
+    return [names[start : start + size] for start in range(0, len(names), size)]
+
+
 @dataclass
 class _Stack:
     """Matrices that share one oriented shape, with their momentum as one tensor."""
@@ -58,10 +64,16 @@ class Muon:
         named: name -> matrix; order decides nothing but the order of the state.
         weight_decay: decoupled decay.
         steps: Newton-Schulz iterations.
+        shares: each stack is cut into so many (at most), to be updated at the same time.
     """
 
     def __init__(
-        self, named: dict[str, Parameter], *, weight_decay: float = 0.0, steps: int = 5
+        self,
+        named: dict[str, Parameter],
+        *,
+        weight_decay: float = 0.0,
+        steps: int = 5,
+        shares: int = 1,
     ) -> None:
         self.weight_decay = weight_decay
         self.steps = steps
@@ -79,29 +91,41 @@ class Muon:
                     len(names), *shape, device=named[names[0]].device, dtype=named[names[0]].dtype
                 ),
             )
-            for shape, names in groups.items()
+            for shape, group in groups.items()
+            for names in _shares(group, shares)
         ]
 
+    def step(self, lr: float, momentum: float, pool: Executor | None = None) -> None:
+        """One update of every matrix; each must have a gradient.
+
+        Args:
+            pool: where stacks are updated at the same time; None: here, one after the other.
+        """
+        jobs = [(stack, lr, momentum) for stack in self.stacks]
+        if pool is None:
+            for job in jobs:
+                self._update(*job)
+        else:
+            list(pool.map(lambda job: self._update(*job), jobs))
+
     @torch.no_grad()
-    def step(self, lr: float, momentum: float) -> None:
-        """One update of every matrix; each must have a gradient."""
-        for stack in self.stacks:
-            grads = []
-            for name, parameter in zip(stack.names, stack.parameters, strict=True):
-                if parameter.grad is None:
-                    raise ValueError(f"{name} has no gradient")
-                grads.append(parameter.grad.mT if stack.transposed(parameter) else parameter.grad)
-            grad_NRC = torch.stack(grads)
-            stack.momentum_NRC.lerp_(grad_NRC, 1 - momentum)
-            grad_NRC.lerp_(stack.momentum_NRC, momentum)
-            update_NRC = orthogonalize(grad_NRC, self.steps)
-            for parameter, update_RC in zip(stack.parameters, update_NRC, strict=True):
-                rows, columns = parameter.shape
-                parameter.mul_(1 - lr * self.weight_decay)
-                parameter.add_(
-                    update_RC.mT if stack.transposed(parameter) else update_RC,
-                    alpha=-lr * math.sqrt(max(1.0, rows / columns)),
-                )
+    def _update(self, stack: _Stack, lr: float, momentum: float) -> None:
+        grads = []
+        for name, parameter in zip(stack.names, stack.parameters, strict=True):
+            if parameter.grad is None:
+                raise ValueError(f"{name} has no gradient")
+            grads.append(parameter.grad.mT if stack.transposed(parameter) else parameter.grad)
+        grad_NRC = torch.stack(grads)
+        stack.momentum_NRC.lerp_(grad_NRC, 1 - momentum)
+        grad_NRC.lerp_(stack.momentum_NRC, momentum)
+        update_NRC = orthogonalize(grad_NRC, self.steps)
+        for parameter, update_RC in zip(stack.parameters, update_NRC, strict=True):
+            rows, columns = parameter.shape
+            parameter.mul_(1 - lr * self.weight_decay)
+            parameter.add_(
+                update_RC.mT if stack.transposed(parameter) else update_RC,
+                alpha=-lr * math.sqrt(max(1.0, rows / columns)),
+            )
 
     def state_tensors(self) -> dict[str, Tensor]:
         """Momentum by parameter name, in the parameter's own orientation."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import torch
 from torch import Tensor
 from torch.nn import Parameter
 
@@ -16,6 +17,7 @@ from cerne.errors import CheckpointError
 from cerne.train.adamw import AdamW
 from cerne.train.config import TrainConfig
 from cerne.train.muon import Muon
+from cerne.train.workers import core_pool
 
 
 class Optimizer:
@@ -33,7 +35,16 @@ class Optimizer:
         self.named = {name: p for name, p in named_parameters if p.requires_grad}
         use_muon = config.optimizer == "muon"
         matrices = {n: p for n, p in self.named.items() if use_muon and is_block_matrix(n, p)}
-        self._muon = Muon(matrices, weight_decay=config.muon_weight_decay)
+        # Small matrices on several cores at once waste most of the time waiting for each other.
+        self._pool = None
+        count = torch.get_num_threads()
+        if matrices and count > 1 and all(p.device.type == "cpu" for p in matrices.values()):
+            self._pool = core_pool(count)
+        self._muon = Muon(
+            matrices,
+            weight_decay=config.muon_weight_decay,
+            shares=1 if self._pool is None else count,
+        )
         self._adam = AdamW(
             {n: p for n, p in self.named.items() if n not in matrices},
             beta1=config.beta1,
@@ -55,7 +66,7 @@ class Optimizer:
             momentum: of Muon.
         """
         self._adam.step(self.config.lr * factor)
-        self._muon.step(self.config.muon_lr * factor, momentum)
+        self._muon.step(self.config.muon_lr * factor, momentum, self._pool)
 
     def zero_grad(self) -> None:
         """Forget all gradients."""

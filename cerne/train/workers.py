@@ -9,6 +9,7 @@ it holds a lock (the backward passes draw nothing and run meanwhile).
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -56,12 +57,7 @@ class Workers(Generic[ChunkT]):
         self.count = count
         self._forward, self._parameters, self._draws = forward, list(parameters), draws
         self._lock = threading.Lock()
-        threads = torch.get_num_threads()
-        self._pool = ThreadPoolExecutor(count, initializer=_use_one_core)
-        meeting = threading.Barrier(count)
-        list(self._pool.map(lambda _: meeting.wait(), range(count)))
-        # The last setting is the default of threads made later, so give it back.
-        torch.set_num_threads(threads)
+        self._pool = core_pool(count)
         self._warm = False
 
     def add_gradients(self, chunks: Sequence[ChunkT], weight: float) -> float:
@@ -107,6 +103,18 @@ class Workers(Generic[ChunkT]):
             else:
                 total = list(grads)
         return loss_sum, total
+
+
+@functools.lru_cache(maxsize=8)
+def core_pool(count: int) -> ThreadPoolExecutor:
+    """`count` threads whose tensor operations use one core each; made once per count."""
+    threads = torch.get_num_threads()
+    pool = ThreadPoolExecutor(count, initializer=_use_one_core)
+    meeting = threading.Barrier(count)
+    list(pool.map(lambda _: meeting.wait(), range(count)))
+    # The last setting is the default of threads made later, so give it back.
+    torch.set_num_threads(threads)
+    return pool
 
 
 def _use_one_core() -> None:

@@ -81,12 +81,15 @@ def test_records_and_hooks(tmp_path: Path) -> None:
     assert result.loss == found[-1]["loss"]
 
 
-def test_case100_tokens_reported_are_tokens_consumed(tmp_path: Path) -> None:
+def test_case100_tokens_reported_are_tokens_consumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lengths = [[16, 3], [1, 9], [16, 16], [2, 5], [7, 7], [0, 4]]
     loader = ListLoader([ragged_batch(row, 16, seed) for seed, row in enumerate(lengths)])
     result = trainer_in(tmp_path, train_config(steps=3, accumulate=2), loader=loader).train()
     assert result.tokens == sum(map(sum, lengths)) == 86
     assert [r["tokens"] for r in records(tmp_path)] == [29, 68, 86]
+    assert "train  86/86 100%" in capsys.readouterr().err
 
 
 def test_logged_loss_is_the_mean_over_the_tokens_since_the_last_line(tmp_path: Path) -> None:
@@ -146,6 +149,31 @@ def test_interruption_saves_and_resumes(tmp_path: Path, number: int) -> None:
     again.restore(latest)
     again.train()
     assert weights_digest(again.model) == weights_digest(whole.model)
+
+
+def test_ranks_stop_measuring_together(tmp_path: Path) -> None:
+    class Slowest(Ranks):
+        def any_true(self, value: bool) -> bool:
+            asked.append(value)
+            return len(asked) == 7
+
+    asked: list[bool] = []
+    loader = ListLoader([ragged_batch([16, 16], 16)])
+    made: list[int] = []
+    trainer = trainer_in(tmp_path, loader=loader, ranks=Slowest())
+    plain = trainer._make_update
+    trainer._make_update = lambda batches: (made.append(1), plain(batches))[1]  # type: ignore[method-assign]
+    trainer.choose_steps(1e-6)
+    assert len(made) == 7
+    assert asked == [False, False, True, True, True, True, True]
+
+
+def test_killed_saves_are_removed_at_the_start(tmp_path: Path) -> None:
+    left = tmp_path / "checkpoints" / ".step-000004.abc"
+    left.mkdir(parents=True)
+    (left / "model.safetensors").write_bytes(b"half")
+    trainer_in(tmp_path).train()
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["step-000008"]
 
 
 def test_choosing_steps_by_time_changes_nothing_else(tmp_path: Path) -> None:
@@ -223,7 +251,9 @@ def test_resume_past_the_end_makes_no_update(tmp_path: Path) -> None:
     checkpoint = first.train().checkpoint
     again = trainer_in(tmp_path, train_config(steps=8))
     again.restore(checkpoint)
-    again.train()
+    inode = checkpoint.stat().st_ino
+    assert again.train().checkpoint == checkpoint
+    assert checkpoint.stat().st_ino == inode  # not written anew
     assert weights_digest(again.model) == weights_digest(first.model)
     with pytest.raises(CheckpointError):
         again.restore(tmp_path / "nowhere")

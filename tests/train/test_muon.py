@@ -8,6 +8,7 @@ import torch
 from torch.nn import Parameter
 
 from cerne.train.muon import QUINTIC, Muon, orthogonalize
+from cerne.train.workers import core_pool
 
 
 def by_svd(matrix: torch.Tensor, steps: int = 5) -> np.ndarray:
@@ -59,6 +60,26 @@ def test_stacked_matrices_of_both_orientations_equal_one_by_one() -> None:
         torch.testing.assert_close(together[name].double(), alone, atol=1e-5, rtol=0)
         state = optimizer.state_tensors()[name]
         torch.testing.assert_close(state.double(), momentum, atol=1e-6, rtol=0)
+
+
+def test_shares_in_a_pool_equal_one_stack() -> None:
+    generator = torch.Generator().manual_seed(3)
+    shapes = {"a": (6, 6), "b": (6, 6), "c": (6, 6), "tall": (14, 6), "wide": (6, 14)}
+    values = {n: torch.randn(s, generator=generator) for n, s in shapes.items()}
+    grads = {n: torch.randn(s, generator=generator) for n, s in shapes.items()}
+    results = []
+    for shares in (1, 2):
+        named = {n: Parameter(v.clone()) for n, v in values.items()}
+        optimizer = Muon(named, weight_decay=0.1, shares=shares)
+        assert len(optimizer.stacks) == 2 * shares
+        for _ in range(3):
+            for name, parameter in named.items():
+                parameter.grad = grads[name].clone()
+            optimizer.step(0.05, 0.9, core_pool(2) if shares == 2 else None)
+        results.append((named, optimizer.state_tensors()))
+    for name in shapes:
+        torch.testing.assert_close(results[0][0][name], results[1][0][name], atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(results[0][1][name], results[1][1][name])
 
 
 def test_vectors_are_refused() -> None:
