@@ -69,15 +69,18 @@ def cpu_count() -> int:
 def resolve_device(name: str) -> torch.device:
     """`auto`, `cpu`, `cuda` or `cuda:N` as a torch device that is really there.
 
+    Without a number it is the GPU of this process's place on its machine (torchrun's LOCAL_RANK).
+
     Raises:
         ConfigError: an unknown name. EnvironmentLack: the device is missing.
     """
     import torch
 
     kind, _, index = name.partition(":")
-    if kind == "auto":
-        return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
-    if kind not in ("cpu", "cuda") or (index and not index.isdigit()):
+    if name == "auto":
+        kind = "cuda" if torch.cuda.is_available() else "cpu"
+    known = name in ("auto", "cpu", "cpu:0", "cuda") or (kind == "cuda" and index.isdecimal())
+    if not known:
         raise ConfigError("unknown device", value=name, allowed="auto, cpu, cuda, cuda:N")
     if kind == "cpu":
         return torch.device("cpu")
@@ -87,10 +90,12 @@ def resolve_device(name: str) -> torch.device:
         raise EnvironmentLack(
             f"device cuda is not available: {why}", value=name, hint="--device cpu"
         )
-    number = int(index) if index else 0
+    number = int(index if index else os.environ.get("LOCAL_RANK", "0"))
     if number >= torch.cuda.device_count():
         raise EnvironmentLack(
-            "no such GPU", value=name, allowed=f"cuda:0 to cuda:{torch.cuda.device_count() - 1}"
+            "no such GPU",
+            value=f"cuda:{number}",
+            allowed=f"cuda:0 to cuda:{torch.cuda.device_count() - 1}",
         )
     return torch.device("cuda", number)
 

@@ -43,7 +43,7 @@ class Progress:
 
     Args:
         label: what is being done.
-        total: units in all; None when unknown (then no time left is shown).
+        total: units in all; None when unknown (then no time left is shown). May be set anew.
         unit: the name of a unit, for the rate.
         done: units already done before this run, for example after a resume.
     """
@@ -121,7 +121,7 @@ class Progress:
         if self._bar is None:
             say(self.line())
         else:
-            self._bar.update(self._task, completed=self.done, text=self.line())
+            self._bar.update(self._task, total=self.total, completed=self.done, text=self.line())
 
 
 def _terminal_bar() -> rich.progress.Progress:

@@ -227,6 +227,11 @@ class RunDirectory:
             )
         return self.checkpoints / name
 
+    def remove_partial(self) -> None:
+        """Remove what killed saves left behind; only while no other process saves here."""
+        for folder in self.checkpoints.glob(".step-*"):
+            shutil.rmtree(folder, ignore_errors=True)
+
     def saved(self) -> list[Path]:
         """Complete checkpoints, oldest first."""
         if not self.checkpoints.is_dir():

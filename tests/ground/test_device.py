@@ -18,10 +18,23 @@ def test_missing_cuda_says_what_is_missing(name: str) -> None:
     assert "--device cpu" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["gpu", "cuda:x", "", "cpu:1:2"])
+@pytest.mark.parametrize("name", ["gpu", "cuda:x", "", "cpu:1:2", "cpu:3", "cpu:", "auto:1"])
 def test_unknown_device(name: str) -> None:
     with pytest.raises(ConfigError, match="unknown device"):
         device.resolve_device(name)
+
+
+def test_each_local_rank_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert device.resolve_device("auto") == torch.device("cuda:1")
+    assert device.resolve_device("cuda") == torch.device("cuda:1")
+    assert device.resolve_device("cuda:0") == torch.device("cuda:0")
+    assert device.resolve_device("cpu:0") == torch.device("cpu")
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(EnvironmentLack, match="no such GPU; got 'cuda:2'; allowed: cuda:0 to"):
+        device.resolve_device("auto")
 
 
 def test_auto_precision_follows_the_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
