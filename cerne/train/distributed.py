@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from cerne.device import cpu_count
 from cerne.errors import EnvironmentLack
 
 
@@ -89,6 +90,11 @@ def join_ranks() -> Ranks:
         nccl = torch.cuda.is_available() and dist.is_nccl_available()
         dist.init_process_group("cpu:gloo,cuda:nccl" if nccl else "gloo")
     return Ranks(dist.get_rank(), dist.get_world_size())
+
+
+def fair_threads() -> int:
+    """This process's share of the cores: torchrun starts LOCAL_WORLD_SIZE processes here."""
+    return max(1, cpu_count() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def leave_ranks() -> None:

@@ -7,6 +7,7 @@ a new run from a model's weights and tokenizer. Leaves out generation: samples c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,7 +28,7 @@ from cerne.progress import human_count, say
 from cerne.runs import RunDirectory, atomic_write
 from cerne.tokenizer.bpe import Tokenizer
 from cerne.train.checkpoint import newest_intact, read_checkpoint
-from cerne.train.distributed import Ranks, join_ranks
+from cerne.train.distributed import Ranks, fair_threads, join_ranks
 from cerne.train.hooks import Hooks
 from cerne.train.loop import Trainer, TrainResult, Validator
 from cerne.train.recipe import PretrainRecipe, TrainRecipe, check_unchanged
@@ -63,7 +64,7 @@ def run_pretrain(
     ranks = join_ranks()
     device = resolve_device(recipe.run.device)
     dtype, reason = resolve_precision(recipe.run.precision, device)
-    threads = set_threads(recipe.run.threads)
+    threads = set_threads(recipe.run.threads if recipe.run.threads is not None else fair_threads())
     run = RunDirectory(recipe.run.dir)
     checkpoint = checkpoint_to_resume(run, resume, fallback)
     if checkpoint is not None:
@@ -124,12 +125,11 @@ def run_pretrain(
 
 def bits_per_byte(val: Shards, recipe: PretrainRecipe, dtype: torch.dtype) -> Validator:
     """A validator that scores every held-out document by the policy of validate.py."""
-    documents = held_out_documents(val)
 
     def validate(model: Transformer) -> dict[str, float]:
         score = score_documents(
             model,
-            documents,
+            held_out_documents(val),
             val.num_bytes,
             start_token=val.eos_token_id,
             seq_len=recipe.train.seq_len,
@@ -141,10 +141,11 @@ def bits_per_byte(val: Shards, recipe: PretrainRecipe, dtype: torch.dtype) -> Va
     return validate
 
 
-def held_out_documents(val: Shards) -> list[NDArray[np.unsignedinteger[Any]]]:
-    """Token ids of each document without its document-end token."""
-    documents = [val.document(index) for index in range(val.num_documents)]
-    return [d[:-1] if len(d) and d[-1] == val.eos_token_id else d for d in documents]
+def held_out_documents(val: Shards) -> Iterator[NDArray[np.unsignedinteger[Any]]]:
+    """Token ids of each document without its document-end token, read one at a time."""
+    for index in range(val.num_documents):
+        ids_T = val.document(index)
+        yield ids_T[:-1] if len(ids_T) and ids_T[-1] == val.eos_token_id else ids_T
 
 
 def checkpoint_to_resume(run: RunDirectory, resume: bool, fallback: bool) -> Path | None:

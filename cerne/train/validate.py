@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import torch
@@ -23,6 +24,8 @@ from cerne.model.loss import IGNORE, token_logprobs
 from cerne.model.transformer import Transformer
 
 ROW_TOKENS = 8192
+# Windows of so many tokens are held at a time (16 bytes each), so that like lengths meet in a row.
+HELD_TOKENS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -56,14 +59,15 @@ def windows(
     document_T: NDArray[np.integer], start_token: int, seq_len: int, stride: int
 ) -> Iterator[Window]:
     """Cut one document into scoring windows by the policy above."""
-    full = np.concatenate(([start_token], document_T)).astype(np.int64)
-    targets = len(full) - 1
+    targets = len(document_T)
     for first in range(0, targets, stride):
         last = min(first + stride, targets)
         begin = max(0, first + stride - seq_len)
-        labels_T = full[begin + 1 : last + 1].copy()
+        labels_T = document_T[begin:last].astype(np.int64)
+        before = [start_token] if begin == 0 else document_T[begin - 1 : begin]
+        ids_T = np.concatenate((before, labels_T[:-1])).astype(np.int64)
         labels_T[: first - begin] = IGNORE
-        yield Window(full[begin:last], labels_T)
+        yield Window(ids_T, labels_T)
 
 
 @torch.no_grad()
@@ -88,16 +92,17 @@ def score_documents(
         dtype: bfloat16 computes under autocast.
     """
     step = seq_len if stride is None else stride
-    found = [w for d in documents for w in windows(d, start_token, seq_len, step)]
-    found.sort(key=lambda w: len(w.ids_T))
+    found = (w for d in documents for w in windows(d, start_token, seq_len, step))
     rows = max(1, ROW_TOKENS // seq_len)
+    held = rows * max(1, HELD_TOKENS // (rows * seq_len))
     was_training = model.training
     model.eval()
     nats, targets = 0.0, 0
     try:
-        for begin in range(0, len(found), rows):
-            sums = _score_rows(model, found[begin : begin + rows], dtype)
-            nats, targets = nats + sums[0], targets + sums[1]
+        while group := sorted(islice(found, held), key=lambda w: len(w.ids_T)):
+            for begin in range(0, len(group), rows):
+                sums = _score_rows(model, group[begin : begin + rows], dtype)
+                nats, targets = nats + sums[0], targets + sums[1]
     finally:
         model.train(was_training)
     return TextScore(nats, targets, num_bytes)

@@ -15,7 +15,8 @@ import pytest
 import safetensors.torch
 
 from cerne.runs import RunDirectory
-from cerne.train.distributed import Ranks, join_ranks
+from cerne.train import distributed
+from cerne.train.distributed import Ranks, fair_threads, join_ranks
 
 DRIVER = Path(__file__).parent / "rank_driver.py"
 
@@ -71,6 +72,16 @@ def test_two_ranks_resume_exactly(tmp_path: Path) -> None:
     whole = launch(tmp_path, 2)[0]
     resumed = launch(tmp_path, 2, "3")
     assert resumed[0]["digest"] == resumed[1]["digest"] == whole["digest"]
+
+
+def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "cpu_count", lambda: 8)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    assert fair_threads() == 8
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    assert fair_threads() == 2
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "16")
+    assert fair_threads() == 1
 
 
 def test_alone_without_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:

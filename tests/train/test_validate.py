@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from train_tools import VOCAB, tiny_model
 
 from cerne.model.loss import IGNORE
+from cerne.train import validate
 from cerne.train.validate import TextScore, score_documents, windows
 
 
@@ -58,6 +60,27 @@ def test_an_untrained_model_costs_about_the_logarithm_of_the_vocabulary() -> Non
     document = np.random.default_rng(0).integers(0, VOCAB, 200)
     score = score_documents(tiny_model(), [document], 200, start_token=0, seq_len=16)
     assert score.nats_per_token == pytest.approx(math.log(VOCAB), rel=0.01)
+
+
+def test_windows_are_taken_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validate, "ROW_TOKENS", 8)
+    documents = [np.arange(n) % VOCAB for n in (9, 1, 30, 4, 17)]
+    plain = score_documents(tiny_model(), documents, 61, start_token=2, seq_len=4)
+    monkeypatch.setattr(validate, "HELD_TOKENS", 16)
+    taken: list[int] = []
+    scored: list[int] = []
+    score_rows = validate._score_rows
+
+    def rows(model: Any, group: Any, dtype: Any) -> tuple[float, int]:
+        scored.append(len(taken))
+        return score_rows(model, group, dtype)
+
+    monkeypatch.setattr(validate, "_score_rows", rows)
+    stream = (taken.append(len(d)) or d for d in documents)
+    streamed = score_documents(tiny_model(), stream, 61, start_token=2, seq_len=4)
+    assert streamed.targets == plain.targets == 61
+    assert streamed.nats == pytest.approx(plain.nats, rel=1e-6)
+    assert scored[0] == 3  # the first rows are scored before the fourth document is read
 
 
 def test_scoring_leaves_mode_and_gradients_alone() -> None:
