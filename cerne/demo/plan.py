@@ -23,7 +23,7 @@ PRETRAIN_SHARE = 0.2
 SFT_SHARE = 0.55
 VOCAB_SIZE = 1408
 SEQ_LEN = 192
-ROWS = 3
+ROWS = 4  # two for each of two workers
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class DemoPlan:
             run=self._run(self.folder),
             model=StartConfig(path=str(self.pretrain_dir)),
             data=ConversationConfig(
-                path=f"world:mix?conversations={self._count(2000, 200)}&seed={self.seed + 1}",
+                path=f"world:mix?conversations={self._count(3000, 200)}&seed={self.seed + 1}",
                 val_fraction=0.01,
             ),
             train=self._train(SFT_SHARE),
