@@ -78,7 +78,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > MAX_RECIPE_BYTES:
             raise ConfigError("recipe is too large", value=str(path), allowed="at most 1 MiB")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        return values
     except OSError as error:
         raise ConfigError(
             f"cannot read recipe: {error.strerror}",
