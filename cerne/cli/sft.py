@@ -27,6 +27,7 @@ def sft(
     fallback: bool = typer.Option(
         False, "--fallback", help="With --resume: take the newest checkpoint that is intact."
     ),
+    device: str = typer.Option(None, "--device", help="The same as run.device=NAME."),
     dry_run: bool = typer.Option(
         False, "--dry-run", help="Read and encode the conversations, show what would be trained."
     ),
@@ -42,7 +43,8 @@ def sft(
     from cerne.device import reexec_with_allocator
     from cerne.tune.recipe import SftRecipe
 
-    resolved = load_recipe(SftRecipe, recipe, overrides if overrides is not None else [])
+    overrides = [*(overrides or []), *([f"run.device={device}"] if device is not None else [])]
+    resolved = load_recipe(SftRecipe, recipe, overrides)
     if dry_run:
         print(dump_toml(resolved))
         facts = _preview(resolved)
@@ -59,7 +61,7 @@ def sft(
     try:
         result = run_sft(resolved, resume=resume, fallback=fallback, hooks=_sample_hooks(resolved))
     except Interrupted as event:
-        again = ["cerne", "sft", recipe, *(overrides or []), "--resume"]
+        again = ["cerne", "sft", recipe, *overrides, "--resume"]
         say(f"{event}\nto go on: {shlex.join(again)}")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     first = join_ranks().first

@@ -86,6 +86,7 @@ def encode_conversations(
     max_tokens: int,
     too_long: TooLong = "drop-turns",
     total: int | None = None,
+    allow_none: bool = False,
 ) -> tuple[list[EncodedConversation], EncodeReport]:
     """Render and encode.
 
@@ -93,6 +94,7 @@ def encode_conversations(
         max_tokens: the longest result, in tokens.
         too_long: what happens to longer ones (see ConversationConfig).
         total: for the progress bar.
+        allow_none: return an empty list when nothing is left.
     Raises:
         TokenizerError: a template that fails, or that never ends the assistant's turn.
         DataError: nothing is left.
@@ -108,7 +110,7 @@ def encode_conversations(
             report.conversations += 1
             report.tokens += len(example.ids_T)
             report.supervised_tokens += example.num_supervised
-    if not encoded:
+    if not encoded and not allow_none:
         raise DataError(
             "no conversation is left to train on",
             value=report.to_json(),

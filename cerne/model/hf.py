@@ -166,13 +166,17 @@ def _generation_config(
     plain: Transformer, config: ModelConfig, tokenizer: SavableTokenizer | None
 ) -> dict[str, Any]:
     """Ids that end generation (document end and end of turn), over what the model was loaded
-    with.
+    with; further ids that ended it there stay.
     """
-    eos: Any = config.eos_token_id
-    if tokenizer is not None and tokenizer.end_of_turn_id is not None:
-        eos = (tokenizer.eos_token_id, tokenizer.end_of_turn_id)
-    elif tokenizer is None and "eos_token_id" in plain.generation_config:
-        eos = plain.generation_config["eos_token_id"]
+    loaded = plain.generation_config.get("eos_token_id")
+    if tokenizer is None:
+        eos: Any = config.eos_token_id if loaded is None else loaded
+    else:
+        several = plain.config.eos_token_id if isinstance(plain.config.eos_token_id, tuple) else ()
+        own = (config.eos_token_id, tokenizer.end_of_turn_id)
+        further = loaded if isinstance(loaded, list) else [loaded]
+        ids_found = dict.fromkeys(i for i in (*own, *further, *several) if i is not None)
+        eos = next(iter(ids_found)) if len(ids_found) == 1 else (tuple(ids_found) or None)
     ids = {
         "bos_token_id": config.bos_token_id,
         "eos_token_id": list(eos) if isinstance(eos, tuple) else eos,

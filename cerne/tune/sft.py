@@ -216,9 +216,16 @@ def _encode(
     if not conversations:
         return [], EncodeReport()
     encoded, counts = encode_conversations(
-        conversations, tokenizer, seq_len + 1, config.too_long, total=len(conversations)
+        conversations,
+        tokenizer,
+        seq_len + 1,
+        config.too_long,
+        total=len(conversations),
+        allow_none=part == "val",
     )
     say(f"{part}: {counts.line()}")
+    if not encoded:
+        say("note: no held-out conversation fits into train.seq_len, so nothing is validated")
     for example in counts.examples:
         say(f"left out: {example}")
     return encoded, counts

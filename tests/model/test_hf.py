@@ -125,6 +125,15 @@ def test_the_tokenizers_ids_reach_both_configurations(tmp_path: Path) -> None:
     save_model(tmp_path / "again", load_model(tmp_path / "m"))
     again = json.loads((tmp_path / "again/generation_config.json").read_text(encoding="utf-8"))
     assert again == generation
+
+
+def test_further_ids_that_end_generation_stay(tmp_path: Path) -> None:
+    save_model(tmp_path / "m", small_model(eos_token_id=(54, 50)))
+    path = tmp_path / "m" / "generation_config.json"
+    path.write_text('{"eos_token_id": [54, 50, 51]}', encoding="utf-8")
+    save_model(tmp_path / "again", load_model(tmp_path / "m", verify=False), FakeTokenizer())
+    again = json.loads((tmp_path / "again/generation_config.json").read_text(encoding="utf-8"))
+    assert again["eos_token_id"] == [54, 59, 50, 51]
     with pytest.raises(ModelError, match=r"tokenizer 60, model vocab_size=50"):
         save_model(tmp_path / "small", small_model(vocab_size=50), FakeTokenizer())
 

@@ -93,6 +93,19 @@ def test_one_row_that_is_held_out_is_one_clear_error(base: Path, tmp_path: Path)
         run_sft(recipe(base, rows, tmp_path / "run", val_fraction=0.999))
 
 
+def test_held_out_rows_that_are_all_too_long_leave_training_without_validation(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", ROWS)
+    long = write_rows(tmp_path / "long.jsonl", [{"prompt": "hello " * 90, "response": "x " * 90}])
+    chosen = recipe(base, rows, tmp_path / "run", steps=2)
+    data = chosen.data.model_copy(update={"val_path": long, "too_long": "skip"})
+    found = load_data(data, Tokenizer.load(base), chosen.train.seq_len)
+    assert (len(found.train), found.val) == (40, [])
+    assert found.report["val"]["skipped_too_long"] == 1
+    assert "no held-out conversation fits" in capsys.readouterr().err
+
+
 def test_number_of_trained_tokens_is_the_mask_count(base: Path, tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", ROWS)
     chosen = recipe(base, rows, tmp_path / "run", steps=5, batch_size=64, val_fraction=0.0)
@@ -116,9 +129,10 @@ def test_command_line_dry_run_shows_what_is_trained(base: Path, tmp_path: Path) 
     file.write_text("", encoding="utf-8")
     done = invoke(
         file, f"model.path={base}", f"data.path={rows}", "data.val_fraction=0",
-        "train.seq_len=64", "--dry-run", "--json",
+        "train.seq_len=64", "--dry-run", "--json", "--device", "cpu",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout.splitlines()[-1])["recipe"]["run"]["device"] == "cpu"
     shown = json.loads(done.stdout.splitlines()[-1])
     assert shown["first"] == "<|user|>hello<|end|><|assistant|>[[world<|end|>]]"
     assert shown["data"]["train"]["supervised_tokens"] > 1
