@@ -1,12 +1,10 @@
-"""Real text: train on books of three languages, score held-out parts, beside compressors.
+"""`cerne bench text`: train on books of three languages, score held-out parts, beside compressors.
 
-    python -m cerne.bench.real_text FOLDER --minutes 5
-
-FOLDER holds en_books, pt_books and ru_books (.jsonl.xz, one book a row) and en_wikitext2_test
+The folder holds en_books, pt_books and ru_books (.jsonl.xz, one book a row) and en_wikitext2_test
 (.txt.xz). For each language one model is trained by recipes/books.toml in a process of its own;
-the recipe holds out the end of the text. Written to docs/results/real_text.json: bits per byte of
-the held-out part and (English) of WikiText-2's test text, with bz2, xz and a byte 5-gram model of
-the same training text, tokens/s, peak memory, the curve and samples.
+the recipe holds out the end of the text. Found for each: bits per byte of the held-out part and
+(English) of WikiText-2's test text, with bz2, xz and a byte 5-gram model of the same training text,
+tokens/s, peak memory, the curve and samples.
 """
 
 from __future__ import annotations
@@ -15,16 +13,15 @@ import json
 import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from cerne.bench.report import table, with_circumstances, write_results
+from cerne.bench.report import table, with_circumstances
 from cerne.data.corpus import Corpus
 from cerne.engine.session import LanguageModel, load
-from cerne.errors import CerneError, InputError
+from cerne.errors import InputError
 from cerne.evaluate.baselines import baselines
 from cerne.evaluate.bpb import TextFile, read_text_file, score_text
 from cerne.progress import say
@@ -51,43 +48,56 @@ LANGUAGES = (
     Language("ru", "ru_books.jsonl.xz", ("Он был", "В это время")),
 )
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-
-def run_real_text(
+def run(
     folder: Path,
-    runs: Path,
-    minutes: float,
+    *,
     recipe: Path,
-    languages: tuple[Language, ...] = LANGUAGES,
-    overrides: tuple[str, ...] = (),
+    runs: Path,
+    minutes: float = 5.0,
+    languages: Sequence[str] | None = None,
+    overrides: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Train and score all languages.
+    """Train and score the languages and print a table.
 
     Args:
         folder: where the texts are.
+        recipe: the TOML recipe of every training.
         runs: run directories go to runs/real-text-LANGUAGE, which must not exist.
         minutes: of training per language.
+        languages: names out of LANGUAGES; None: all.
         overrides: recipe keys for every language.
     Returns:
-        Results by language, JSON-ready.
+        results by language with machine, commit and command, JSON-ready.
     Raises:
-        InputError: a text is missing, or a training run failed.
+        InputError: an unknown language, a missing text, or a training run that failed.
     """
-    for language in languages:
+    chosen = _chosen(languages)
+    for language in chosen:
         for name in (language.books, *language.others):
             if not (folder / name).is_file():
-                raise InputError("a text is missing", value=name, hint="see the first lines here")
+                hint = f"{folder} must hold it; --only names the languages to run"
+                raise InputError("a text is missing", value=name, hint=hint)
     found = {}
-    for language in languages:
-        run = runs / f"real-text-{language.name}"
+    for language in chosen:
+        run_dir = runs / f"real-text-{language.name}"
         seconds = f"train.time_limit_s={minutes * 60:g}"
         prompts = "train.sample_prompts=" + json.dumps(language.prompts[:1], ensure_ascii=False)
         keys = (seconds, prompts, "train.sample_every=500", *overrides)
-        _train(recipe, folder / language.books, run, keys)
-        found[language.name] = _score(language, folder, run)
+        _train(recipe, folder / language.books, run_dir, keys)
+        found[language.name] = _score(language, folder, run_dir)
         say(f"{language.name}: {json.dumps(found[language.name]['held_out'])}")
-    return {"minutes": minutes, "recipe": recipe.name, "languages": found}
+    results = {"minutes": minutes, "recipe": recipe.name, "languages": found}
+    print(result_table(results))
+    return with_circumstances(results)
+
+
+def _chosen(names: Sequence[str] | None) -> tuple[Language, ...]:
+    known = [language.name for language in LANGUAGES]
+    unknown = [name for name in names or () if name not in known]
+    if unknown:
+        raise InputError("unknown language", value=unknown, allowed=", ".join(known))
+    return tuple(found for found in LANGUAGES if names is None or found.name in names)
 
 
 def _train(recipe: Path, books: Path, run: Path, keys: tuple[str, ...]) -> None:
@@ -158,32 +168,3 @@ def result_table(results: dict[str, Any]) -> str:
             rate = f"{language['rate_tok_s']:.0f}"
             rows.append([f"{name} {text}", f"{score['bits_per_byte']:.3f}", *figures, rate])
     return table(rows)
-
-
-@app.command()
-def real_text(
-    folder: Path = typer.Argument(..., help="Holds the books and WikiText-2's test text."),
-    minutes: float = typer.Option(5.0, "--minutes", help="Training time of each language."),
-    only: str = typer.Option(None, "--only", metavar="LANGUAGES", help="For example pt or en,ru."),
-    runs: Path = typer.Option(Path("runs"), "--runs", help="Where the run directories go."),
-    recipe: Path = typer.Option(Path("recipes/books.toml"), "--recipe", help="Of the training."),
-    out: Path = typer.Option(Path("docs/results/real_text.json"), "--out", help="The result file."),
-    overrides: list[str] = typer.Option(None, "--set", metavar="KEY=VALUE", help="Recipe keys."),
-) -> None:
-    """Train on books in three languages and score their held-out ends and WikiText-2's test."""
-    wanted = only.split(",") if only is not None else [found.name for found in LANGUAGES]
-    chosen = tuple(language for language in LANGUAGES if language.name in wanted)
-    if len(chosen) != len(wanted):
-        raise InputError("unknown language", value=only, allowed="en, pt, ru")
-    keys = tuple(overrides) if overrides is not None else ()
-    results = with_circumstances(run_real_text(folder, runs, minutes, recipe, chosen, keys))
-    write_results(out, results)
-    print(result_table(results))
-
-
-if __name__ == "__main__":
-    try:
-        app()
-    except CerneError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)

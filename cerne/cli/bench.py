@@ -105,3 +105,42 @@ def shakespeare(
     print(f"\nwrote {out}")
     if as_json:
         print_json(results)
+
+
+@app.command()
+def text(
+    folder: Path = typer.Argument(..., help="Holds en_books.jsonl.xz and the like; see above."),
+    minutes: float = typer.Option(5.0, "--minutes", help="Training time of each language."),
+    only: str = typer.Option(None, "--only", metavar="LANGUAGES", help="For example pt or en,ru."),
+    overrides: list[str] = typer.Option([], "--set", help="A recipe key for all: KEY=VALUE."),
+    recipe: Path = typer.Option(Path("recipes/books.toml"), "--recipe", help="What to run."),
+    runs: Path = typer.Option(Path("runs"), "--runs", help="Where run directories go."),
+    out: Path = typer.Option(
+        Path("docs/results/real_text.json"), "--out", "-o", help="Where the results are written."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object on the last line."),
+) -> None:
+    """Held-out bits per byte on books in English, Portuguese and Russian, beside compressors.
+
+    Each language trains a model of its own in runs/real-text-LANGUAGE; bz2, xz and a byte 5-gram
+    model of the same training text stand beside it. FOLDER holds en_books.jsonl.xz,
+    pt_books.jsonl.xz and ru_books.jsonl.xz (a book a row, under "text") and, for English,
+    en_wikitext2_test.txt.xz.
+
+    Example: cerne bench text books --minutes 5 --only pt
+    """
+    from cerne.bench.real_text import run
+    from cerne.bench.report import write_results
+
+    results = run(
+        folder,
+        recipe=recipe,
+        runs=runs,
+        minutes=minutes,
+        languages=only.split(",") if only is not None else None,
+        overrides=overrides,
+    )
+    write_results(out, results)
+    print(f"\nwrote {out}")
+    if as_json:
+        print_json(results)
