@@ -8,13 +8,13 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cerne.errors import TokenizerError
+from cerne.native.handle import NativeHandle
 from cerne.native.library import BUFFER_TOO_SMALL, check, library
 
 Ids = npt.NDArray[np.uint32]
@@ -27,7 +27,7 @@ _KEPT_SCRATCH_IDS = 1 << 18
 _BATCH_BYTES = 1 << 26
 
 
-class NativeTokenizer:
+class NativeTokenizer(NativeHandle):
     """A byte-level BPE encoder. Thread-safe, except for `close`.
 
     Args:
@@ -48,14 +48,10 @@ class NativeTokenizer:
         pattern: str = "gpt2",
         options: Mapping[str, int] | None = None,
     ) -> None:
-        self._handle: Any = None
-        self._ffi, self._lib, _ = library()
+        super().__init__("tokenizer")
         self._uint32s = self._ffi.typeof("uint32_t[]")
         self._uint64s = self._ffi.typeof("uint64_t[]")
         self._local = threading.local()
-        out = self._ffi.new("cerne_tokenizer**")
-        check(self._lib.cerne_tokenizer_create(out), TokenizerError)
-        self._handle = out[0]
         try:
             self._fill(token_bytes, merges, pattern, options if options is not None else {})
         except BaseException:
@@ -209,33 +205,6 @@ class NativeTokenizer:
             capacity = num_bytes[0]
         check(status, TokenizerError)
         return bytes(memoryview(buffer)[: num_bytes[0]])
-
-    def close(self) -> None:
-        """Frees the native memory; later calls raise TokenizerError. Safe to call twice."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            self._lib.cerne_tokenizer_destroy(handle)
-
-    def _open(self) -> Any:
-        if self._handle is None:
-            raise TokenizerError("the tokenizer is closed", hint="load it again")
-        return self._handle
-
-    def __enter__(self) -> NativeTokenizer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        # The interpreter may be half gone, and __init__ may have failed early.
-        if getattr(self, "_handle", None) is not None:
-            self.close()
 
 
 def pretokenize(pattern: str, text: bytes) -> list[bytes]:

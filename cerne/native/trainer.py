@@ -6,16 +6,15 @@ Files, special tokens and progress bars live in cerne/tokenizer.
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from cerne.errors import TokenizerError
-from cerne.native.library import STOPPED, check, library
+from cerne.native.handle import NativeHandle
+from cerne.native.library import STOPPED, check
 
 # One native call takes at most this much, so that Ctrl-C is answered in between.
 _PIECE_BYTES = 1 << 24
@@ -58,7 +57,7 @@ class TrainerStatistics(NamedTuple):
     pruned_up_to: int
 
 
-class NativeTrainer:
+class NativeTrainer(NativeHandle):
     """Counts pre-tokens of fed text, then trains once. Not thread-safe.
 
     Args:
@@ -76,15 +75,11 @@ class NativeTrainer:
         threads: int | None = 1,
         options: dict[str, int] | None = None,
     ) -> None:
-        self._handle: Any = None
-        self._ffi, self._lib, _ = library()
         if threads is not None and threads < 1:
             raise TokenizerError(
                 "the number of threads is too small", value=threads, allowed=">= 1"
             )
-        out = self._ffi.new("cerne_trainer**")
-        check(self._lib.cerne_trainer_create(out), TokenizerError)
-        self._handle = out[0]
+        super().__init__("trainer")
         try:
             name = pattern.encode()
             status = self._lib.cerne_trainer_set_string(
@@ -171,30 +166,3 @@ class NativeTrainer:
         data, bounds = bytes(blob), offsets.tolist()
         tokens = [data[a:b] for a, b in itertools.pairwise(bounds)]
         return TrainedBpe(tokens, merges, stopped)
-
-    def close(self) -> None:
-        """Frees the native memory; later calls raise TokenizerError. Safe to call twice."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            self._lib.cerne_trainer_destroy(handle)
-
-    def _open(self) -> Any:
-        if self._handle is None:
-            raise TokenizerError("the trainer is closed")
-        return self._handle
-
-    def __enter__(self) -> NativeTrainer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        # The interpreter may be half gone, and __init__ may have failed early.
-        if not sys.is_finalizing() and getattr(self, "_handle", None) is not None:
-            self.close()

@@ -1,0 +1,59 @@
+"""Ownership of an object of the core: made once, freed once."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any
+
+from typing_extensions import Self
+
+from cerne.errors import TokenizerError
+from cerne.native.library import check, library
+
+
+class NativeHandle:
+    """Owns one object of the core until `close`, the end of `with`, or garbage collection.
+
+    Args:
+        kind: names the C functions, cerne_KIND_create and cerne_KIND_destroy.
+
+    Raises:
+        TokenizerError: the core cannot make it.
+    """
+
+    _handle: Any = None
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._ffi, self._lib, _ = library()
+        out = self._ffi.new(f"cerne_{kind}**")
+        check(getattr(self._lib, f"cerne_{kind}_create")(out), TokenizerError)
+        self._handle = out[0]
+
+    def close(self) -> None:
+        """Frees the native memory; later calls raise TokenizerError. Safe to call twice."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            getattr(self._lib, f"cerne_{self._kind}_destroy")(handle)
+
+    def _open(self) -> Any:
+        if self._handle is None:
+            raise TokenizerError(f"the {self._kind} is closed", hint="load or make it again")
+        return self._handle
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # At the end the interpreter may be half gone, and the system frees the memory.
+        if not sys.is_finalizing():
+            self.close()
