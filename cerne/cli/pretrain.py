@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from cerne.cli.app import print_json
-from cerne.errors import EXIT_INTERRUPTED
+from cerne.cli.training import train_and_report
 
 if TYPE_CHECKING:
     from cerne.train.hooks import Hooks
@@ -56,45 +55,21 @@ def pretrain(
         return
     reexec_with_allocator()
     from cerne.engine.locate import find_model
-    from cerne.progress import say
-    from cerne.train.distributed import join_ranks, leave_ranks
-    from cerne.train.loop import Interrupted
     from cerne.train.pretrain import run_pretrain
 
-    say(dump_toml(resolved))
-    try:
-        result = run_pretrain(
+    train_and_report(
+        ["cerne", "pretrain", recipe, *overrides],
+        resolved,
+        lambda: run_pretrain(
             resolved,
             resume=resume,
             fallback=fallback,
             init_from=find_model(init_from) if init_from is not None else None,
             hooks=_sample_hooks(resolved),
-        )
-    except Interrupted as event:
-        again = ["cerne", "pretrain", recipe, *overrides, "--resume"]
-        say(f"{event}\nto go on: {shlex.join(again)}")
-        raise typer.Exit(EXIT_INTERRUPTED) from None
-    first = join_ranks().first
-    leave_ranks()
-    if not first:  # under torchrun the first process speaks for all
-        return
-    scores = "".join(f", {key} {value:.4f}" for key, value in result.validation.items())
-    print(
-        f"{result.checkpoint}: {result.step} steps, {result.tokens} tokens in "
-        f"{result.time_s:.1f} s, loss {result.loss:.4f}{scores}"
+        ),
+        counted="tokens",
+        as_json=as_json,
     )
-    if as_json:
-        print_json(
-            {
-                "run": resolved.run.dir,
-                "checkpoint": str(result.checkpoint),
-                "step": result.step,
-                "tokens": result.tokens,
-                "loss": result.loss,
-                "time_s": result.time_s,
-                **result.validation,
-            }
-        )
 
 
 def _sizes(recipe: PretrainRecipe) -> dict[str, Any]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from cerne.cli.app import print_json
-from cerne.errors import EXIT_INTERRUPTED
+from cerne.cli.training import train_and_report
 
 if TYPE_CHECKING:
     from cerne.train.hooks import Hooks
@@ -52,39 +51,15 @@ def sft(
             print_json({"recipe": resolved.model_dump(mode="json"), **facts})
         return
     reexec_with_allocator()
-    from cerne.progress import say
-    from cerne.train.distributed import join_ranks, leave_ranks
-    from cerne.train.loop import Interrupted
     from cerne.tune.sft import run_sft
 
-    say(dump_toml(resolved))
-    try:
-        result = run_sft(resolved, resume=resume, fallback=fallback, hooks=_sample_hooks(resolved))
-    except Interrupted as event:
-        again = ["cerne", "sft", recipe, *overrides, "--resume"]
-        say(f"{event}\nto go on: {shlex.join(again)}")
-        raise typer.Exit(EXIT_INTERRUPTED) from None
-    first = join_ranks().first
-    leave_ranks()
-    if not first:  # under torchrun the first process speaks for all
-        return
-    scores = "".join(f", {key} {value:.4f}" for key, value in result.validation.items())
-    print(
-        f"{result.checkpoint}: {result.step} steps, {result.tokens} trained tokens in "
-        f"{result.time_s:.1f} s, loss {result.loss:.4f}{scores}"
+    train_and_report(
+        ["cerne", "sft", recipe, *overrides],
+        resolved,
+        lambda: run_sft(resolved, resume=resume, fallback=fallback, hooks=_sample_hooks(resolved)),
+        counted="trained tokens",
+        as_json=as_json,
     )
-    if as_json:
-        print_json(
-            {
-                "run": resolved.run.dir,
-                "checkpoint": str(result.checkpoint),
-                "step": result.step,
-                "tokens": result.tokens,
-                "loss": result.loss,
-                "time_s": result.time_s,
-                **result.validation,
-            }
-        )
 
 
 def _preview(recipe: SftRecipe) -> dict[str, Any]:
