@@ -111,16 +111,7 @@ def run_pretrain(
         },
         ranks=ranks,
     )
-    if checkpoint is not None:
-        trainer.restore(checkpoint)
-        say(f"resuming {checkpoint} at step {trainer.step} of {train.steps}")
-    elif train.time_limit_s is not None:
-        steps = trainer.choose_steps(train.time_limit_s)
-        recipe = recipe.model_copy(update={"train": train.model_copy(update={"steps": steps})})
-        say(f"time limit {train.time_limit_s:g} s: {steps} steps")
-        if ranks.first:
-            atomic_write(run.path / "recipe.toml", dump_toml(recipe))
-    return trainer.train()
+    return train_from(trainer, recipe, checkpoint)
 
 
 def bits_per_byte(val: Shards, recipe: PretrainRecipe, dtype: torch.dtype) -> Validator:
@@ -193,6 +184,22 @@ def resumed_recipe(run: RunDirectory, given: TrainRecipeT) -> TrainRecipeT:
             "of it, so from here the learning rate is that of the new length"
         )
     return given
+
+
+def train_from(trainer: Trainer, recipe: TrainRecipe, checkpoint: Path | None) -> TrainResult:
+    """Train on from a checkpoint, or from the start: then a time limit chooses the length, which
+    is written into the run's recipe.toml."""
+    train = recipe.train
+    if checkpoint is not None:
+        trainer.restore(checkpoint)
+        say(f"resuming {checkpoint} at step {trainer.step} of {train.steps}")
+    elif train.time_limit_s is not None:
+        steps = trainer.choose_steps(train.time_limit_s)
+        recipe = recipe.model_copy(update={"train": train.model_copy(update={"steps": steps})})
+        say(f"time limit {train.time_limit_s:g} s: {steps} steps")
+        if trainer.ranks.first:
+            atomic_write(trainer.run.path / "recipe.toml", dump_toml(recipe))
+    return trainer.train()
 
 
 def _tokens(

@@ -42,7 +42,7 @@ from cerne.tokenizer.chat import check_padding, template_facts
 from cerne.train.distributed import join_ranks
 from cerne.train.hooks import Hooks
 from cerne.train.loop import Trainer, TrainResult, Validator
-from cerne.train.pretrain import checkpoint_to_resume, resumed_recipe
+from cerne.train.pretrain import checkpoint_to_resume, resumed_recipe, train_from
 from cerne.tune.recipe import SftRecipe
 
 
@@ -118,16 +118,7 @@ def run_sft(
         },
         ranks=ranks,
     )
-    if checkpoint is not None:
-        trainer.restore(checkpoint)
-        say(f"resuming {checkpoint} at step {trainer.step} of {train.steps}")
-    elif train.time_limit_s is not None:
-        steps = trainer.choose_steps(train.time_limit_s)
-        recipe = recipe.model_copy(update={"train": train.model_copy(update={"steps": steps})})
-        say(f"time limit {train.time_limit_s:g} s: {steps} steps")
-        if ranks.first:
-            atomic_write(run.path / "recipe.toml", dump_toml(recipe))
-    return trainer.train()
+    return train_from(trainer, recipe, checkpoint)
 
 
 def load_data(config: ConversationConfig, tokenizer: Tokenizer, seq_len: int) -> SftData:
