@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -60,7 +61,7 @@ def train_and_report(
                 "checkpoint": str(result.checkpoint),
                 "step": result.step,
                 "tokens": result.tokens,
-                "loss": result.loss,
+                "loss": result.loss if math.isfinite(result.loss) else None,
                 "time_s": result.time_s,
                 **result.validation,
             }

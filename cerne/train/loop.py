@@ -63,7 +63,7 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclass(frozen=True)
 class TrainResult:
-    """How a run ended."""
+    """How a run ended. `loss` is the last logged one, NaN where metrics.jsonl has none."""
 
     step: int
     tokens: int
@@ -291,11 +291,11 @@ class Trainer:
                 if self.ranks.any_true(self._signal is not None):
                     raise Interrupted(saved if saved is not None else self.save(), self.step)
         checkpoint = saved if saved is not None else self.save()
-        last = self.run.read_metrics()[-1] if self.ranks.first else {"loss": math.nan}
+        records = self.run.read_metrics() if self.ranks.first else []
         return TrainResult(
             self.step,
             self.tokens,
-            float(last.get("loss", math.nan)),
+            float(records[-1].get("loss", math.nan)) if records else math.nan,
             self._validation,
             self.time_s,
             checkpoint,

@@ -257,3 +257,14 @@ def test_resume_past_the_end_makes_no_update(tmp_path: Path) -> None:
     assert weights_digest(again.model) == weights_digest(first.model)
     with pytest.raises(CheckpointError):
         again.restore(tmp_path / "nowhere")
+
+
+def test_a_result_without_a_metrics_file_has_no_loss(tmp_path: Path) -> None:
+    first = trainer_in(tmp_path)
+    checkpoint = first.train().checkpoint
+    (tmp_path / "metrics.jsonl").unlink()
+    again = trainer_in(tmp_path, train_config(steps=8))
+    again.restore(checkpoint)
+    result = again.train()
+    assert math.isnan(result.loss)
+    assert (result.step, result.checkpoint) == (8, checkpoint)
