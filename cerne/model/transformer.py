@@ -128,19 +128,22 @@ class Transformer(nn.Module):
             ModelError: T is 0, or longer than the model's context.
             EngineError: the cache is full.
         """
-        tokens = ids_BT.shape[1]
-        past = self._check_length(tokens, cache)
+        shared = self.prepare(ids_BT, positions_BT, documents_BT, cache)
+        hidden_BTD = self.run(ids_BT, shared)
+        if cache is not None:
+            cache.advance(ids_BT.shape[1])
+        return hidden_BTD
+
+    def run(self, ids_BT: Tensor, shared: BlockInputs) -> Tensor:
+        """`forward` after `prepare`: the part that is worth compiling."""
         x_BTD = F.embedding(ids_BT, self.model.embed_tokens.weight)
         if self.training and self.config.dropout > 0.0:
             x_BTD = F.dropout(x_BTD, self.config.dropout)
-        shared = self._shared(ids_BT, positions_BT, documents_BT, cache, past, x_BTD.dtype)
         for block in self.model.layers:
             if self.gradient_checkpointing and self.training:
                 x_BTD = checkpoint(block, x_BTD, shared, use_reentrant=False)
             else:
                 x_BTD = block(x_BTD, shared)
-        if cache is not None:
-            cache.advance(tokens)
         hidden_BTD: Tensor = self.model.norm(x_BTD)
         return hidden_BTD
 
@@ -149,17 +152,16 @@ class Transformer(nn.Module):
         logits = F.linear(hidden, self.output_weight)
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
-    def _shared(
+    def prepare(
         self,
         ids_BT: Tensor,
-        positions_BT: Tensor | None,
-        documents_BT: Tensor | None,
-        cache: KVCache | None,
-        past: int,
-        dtype: torch.dtype,
+        positions_BT: Tensor | None = None,
+        documents_BT: Tensor | None = None,
+        cache: KVCache | None = None,
     ) -> BlockInputs:
-        """Rotation tables and mask, computed once for all layers."""
+        """Rotation tables and mask, computed once for all layers; arguments as for `forward`."""
         tokens, device = ids_BT.shape[1], ids_BT.device
+        past = self._check_length(tokens, cache)
         if positions_BT is None:
             cos, sin = self.rope(torch.arange(past, past + tokens, device=device), past + tokens)
         else:
@@ -170,6 +172,7 @@ class Transformer(nn.Module):
             key_documents_BS = cache.documents(documents_BT, tokens)
             if documents_BT is None and key_documents_BS is not None:
                 documents_BT = torch.zeros_like(ids_BT)
+        dtype = self.model.embed_tokens.weight.dtype
         wide = torch.promote_types(dtype, torch.float32)
         mask = AttentionMask(tokens, past, device, wide, documents_BT, key_documents_BS)
         return BlockInputs(cos.to(wide), sin.to(wide), mask, self.attention_path, cache)

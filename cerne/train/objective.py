@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cerne.model.attention import choose_path
 from cerne.model.loss import cross_entropy_sum
 from cerne.model.transformer import Transformer
 from cerne.progress import say
@@ -74,14 +75,15 @@ class Objective:
         checkpointing: bool = False,
     ) -> None:
         self.model, self.device, self.dtype = model, device, dtype
+        self._layers = model.config.num_hidden_layers
         self.compiled = compiled and can_compile()
         model.gradient_checkpointing = checkpointing
-        self._hidden: Callable[..., Tensor] = model.forward
+        self._hidden: Callable[..., Tensor] = model.run
         if self.compiled:
             # The model itself stays as it is, so that state-dict keys do not change.
             # Random numbers from torch's own kernels: the compiler's are drawn one by one.
             options: dict[str, str | int | bool | Callable[..., object]] = {"fallback_random": True}
-            self._hidden = torch.compile(model.forward, dynamic=False, options=options)
+            self._hidden = torch.compile(model.run, dynamic=False, options=options)
         self._workers: Workers[Inputs] | None = None
         threads = torch.get_num_threads()
         small = sum(p.numel() for p in model.parameters()) <= MOST_PARAMETERS
@@ -115,8 +117,13 @@ class Objective:
         return chunk_rows(batch.ids_BT.shape[0], batch.ids_BT.shape[1], self._workers.count)
 
     def _inputs(self, batch: TrainBatch) -> Inputs:
-        """ids, labels, positions, documents; the last two None where plain causality is exact."""
-        if is_plain(batch):
+        """ids, labels, positions, documents; the last two None where plain causality is exact.
+
+        Compiled matrix products take a mask anyway: one graph then serves every batch.
+        """
+        tokens = batch.ids_BT.shape[1]
+        path = choose_path(self.model.attention_path, tokens, tokens, self.device)
+        if is_plain(batch) and not (self.compiled and path == "blocks"):
             return self._tensor(batch.ids_BT), self._tensor(batch.labels_BT), None, None
         return (
             self._tensor(batch.ids_BT),
@@ -137,15 +144,20 @@ class Objective:
     def _call(
         self, ids_BT: Tensor, positions_BT: Tensor | None, documents_BT: Tensor | None
     ) -> Tensor:
+        shared = self.model.prepare(ids_BT, positions_BT, documents_BT)
         try:
-            return self._hidden(ids_BT, positions_BT, documents_BT)
+            if self.compiled:
+                # Built here: inside, the compiler would build the mask again in every layer.
+                for window in {self.model.config.window(i) for i in range(self._layers)}:
+                    shared.mask.bias(window)
+            return self._hidden(ids_BT, shared)
         except Exception as error:
             if not self.compiled or not isinstance(error, _compile_errors()):
                 raise
             reason = str(error).strip().splitlines()[0][:160]
             say(f"torch.compile failed, training goes on without it: {reason}")
-            self.compiled, self._hidden = False, self.model.forward
-            return self.model(ids_BT, positions_BT, documents_BT)  # type: ignore[no-any-return]
+            self.compiled, self._hidden = False, self.model.run
+            return self.model.run(ids_BT, shared)
 
     def _tensor(self, array: NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(array).to(self.device, non_blocking=True)
