@@ -8,19 +8,23 @@ run has. Here they are the starting point, in random directions; they know no to
 everything stays trainable. Starting attention in a useful shape follows Trockman & Kolter 2023
 ("Mimetic initialization of self-attention layers", arXiv:2305.09828).
 
-| layer | head  | seeks a place where              | and copies        |
-|-------|-------|----------------------------------|-------------------|
-| 0     | 0, 1  | is the previous token            | (into the note)   |
-| 1     | 0     | the note is the present token    | its token         |
-| 1     | 1     | the note is the present note     | its token         |
-| 1     | 2     | the token is the present note    | its note          |
-| 1     | 3     | the token is the present token   | its note          |
-| 2 ... | all   | (random)                         | its token         |
+| layer | head    | seeks a place where                     | and copies          |
+|-------|---------|-----------------------------------------|---------------------|
+| 0     | 0, 1, 2 | is the 1st, 2nd, 3rd token before       | it, as a note       |
+| 1     | 0       | the 1st note is the present token       | its token           |
+| 1     | 1       | the 2nd note is the present 1st note    | its token           |
+| 1     | 2       | the 3rd note is the present 2nd note    | its token           |
+| 1     | 3       | the token is the present token          | its 1st note        |
+| 2 ... | all     | (random)                                | its token           |
+
+Heads 0 to 2 of layer 1 vote together for what followed the longest same run of words, and among
+equal runs for the latest.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -30,34 +34,21 @@ from cerne.model.config import ModelConfig
 from cerne.model.layers import Attention, Block
 from cerne.model.transformer import Transformer
 
-# How sharply the lower heads attend to the previous token, and the upper ones to a match.
+# How sharply the lower heads attend to one earlier token, and the upper ones to a match.
 PREVIOUS_SHARPNESS = 6.0
-MATCH_SHARPNESS = 2.0
+MATCH_SHARPNESS = 4.0
+# How much of a match a later place is worth.
+RECENCY = 3.0
 # What the heads write, relative to the embeddings' scale of 1.
-NOTE_SCALE = 1.0
-COPY_SCALE = 2.0
-DEEP_COPY_SCALE = 1.0
+NOTE_SCALE = 0.6
+COPY_SCALE = 3.0
+DEEP_COPY_SCALE = 0.3
+# Size of embeddings where the notes go, so that a note stands out.
+FAINT = 0.15
 # Output rows start as small copies of the embeddings: what is copied is what is said.
-HEAD_SCALE = 0.04
+HEAD_SCALE = 0.06
 # Rotary pairs that turn less than this over a whole row can compare far tokens, in radians.
 SLOW_TURN = 1.5
-NOTES = 2
-
-
-class _LookUp(NamedTuple):
-    """What a head of layer 1 compares and copies: the token of a place, or the note on it."""
-
-    query: str
-    key: str
-    value: str
-
-
-_LOOK_UPS = (
-    _LookUp("token", "note", "token"),
-    _LookUp("note", "note", "token"),
-    _LookUp("note", "token", "note"),
-    _LookUp("token", "token", "note"),
-)
 
 
 @torch.no_grad()
@@ -65,8 +56,8 @@ def wire_look_back(model: Transformer, seed: int, row_tokens: int) -> None:
     """Replace fresh weights of embeddings, output and attention by the shapes above.
 
     Args:
-        model: fresh; architecture qwen2 (biases on q and k), untied, one key head per query head,
-            at least four heads and two layers.
+        model: fresh; architecture qwen2 (biases on q and k), untied, four heads with a key head
+            each, two layers or more.
         seed: of the random directions.
         row_tokens: how far a match may lie.
     Raises:
@@ -75,49 +66,67 @@ def wire_look_back(model: Transformer, seed: int, row_tokens: int) -> None:
     config = model.config
     _check(config)
     generator = torch.Generator().manual_seed(seed)
+    noise_DD = torch.randn(config.hidden_size, config.hidden_size, generator=generator)
+    token_ED, *notes = torch.linalg.qr(noise_DD)[0].split(config.head_dim)
     embed_VD = model.model.embed_tokens.weight
     embed_VD.normal_(0.0, 1.0, generator=generator)
+    for note_ED in notes:
+        embed_VD -= (1.0 - FAINT) * embed_VD @ note_ED.T @ note_ED
     model.lm_head.weight.copy_(HEAD_SCALE * embed_VD)
-    width = config.head_dim
+    turns = config.rope_theta ** (-torch.arange(0, config.head_dim, 2) / config.head_dim)
     blocks = cast("list[Block]", list(model.model.layers))
     lower, upper, *deeper = (block.self_attn for block in blocks)
-    turns = config.rope_theta ** (-torch.arange(0, width, 2) / width)
-    slow = [pair for pair in range(width // 2) if float(turns[pair]) * row_tokens < SLOW_TURN]
-    lanes = [*slow, *(pair + width // 2 for pair in slow)]
-    # One pair of directions per lower head: how it reads a token, and where it notes it.
-    sides: list[dict[str, Tensor]] = []
-    for head in range(NOTES):
-        read_ED, note_ED = (_directions(config, generator) for _ in range(2))
-        sides.append({"token": read_ED, "note": note_ED})
-        _attend_to_previous(lower, head, turns)
-        _carry(lower, head, read_ED, NOTE_SCALE * note_ED)
-    for head, look_up in enumerate(_LOOK_UPS):
-        side = sides[head % NOTES]
-        rows = [head * width + lane for lane in lanes]
-        for projection, what in ((upper.q_proj, look_up.query), (upper.k_proj, look_up.key)):
-            projection.weight[head * width : (head + 1) * width] = 0.0
-            projection.weight[rows] = MATCH_SHARPNESS * side[what][: len(lanes)]
-        if look_up.value == "token":
-            copy_ED = _directions(config, generator)
-            _carry(upper, head, copy_ED, COPY_SCALE * copy_ED)
-        else:
-            _carry(upper, head, side["note"], COPY_SCALE * side["token"])
+    for head, note_ED in enumerate(notes):
+        _attend_to_previous(lower, head, turns, head + 1)
+        _carry(lower, head, token_ED, NOTE_SCALE * note_ED)
+    run = list(zip([token_ED, *notes[:-1]], notes, strict=True))
+    for head, pairs in enumerate([run, run, run[:1], [(token_ED, token_ED)]]):
+        _attend_to_match(upper, head, turns, row_tokens, pairs)
+        _carry(upper, head, notes[0] if head == 3 else token_ED, COPY_SCALE * token_ED)
     for attention in deeper:
         for head in range(config.num_attention_heads):
-            copy_ED = _directions(config, generator)
-            _carry(attention, head, copy_ED, DEEP_COPY_SCALE * copy_ED)
+            _carry(attention, head, token_ED, DEEP_COPY_SCALE * token_ED)
 
 
-def _attend_to_previous(attention: Attention, head: int, turns: Tensor) -> None:
-    """Biases whose rotary score is largest one token back, whatever the tokens are."""
-    width = 2 * len(turns)
-    rows = slice(head * width, (head + 1) * width)
+def _attend_to_previous(attention: Attention, head: int, turns: Tensor, back: int) -> None:
+    """Biases whose rotary score is largest `back` tokens back, whatever the tokens are."""
+    rows = _rows(turns, head)
     for projection in (attention.q_proj, attention.k_proj):
         projection.weight[rows] *= 0.1
-    key_E = torch.cat([torch.ones(width // 2), torch.zeros(width // 2)])
-    query_E = torch.cat([torch.cos(turns), -torch.sin(turns)])
+    key_E = torch.cat([torch.ones_like(turns), torch.zeros_like(turns)])
+    query_E = torch.cat([torch.cos(back * turns), -torch.sin(back * turns)])
     attention.k_proj.bias[rows] = PREVIOUS_SHARPNESS * key_E
     attention.q_proj.bias[rows] = PREVIOUS_SHARPNESS * query_E
+
+
+def _attend_to_match(
+    attention: Attention,
+    head: int,
+    turns: Tensor,
+    row_tokens: int,
+    pairs: Sequence[tuple[Tensor, Tensor]],
+) -> None:
+    """Slowly turning lanes compare what two places carry; the fastest of them prefers late ones."""
+    half, rows = len(turns), _rows(turns, head)
+    first, *slow = (pair for pair in range(half) if float(turns[pair]) * row_tokens < SLOW_TURN)
+    lanes = [rows.start + lane for pair in slow for lane in (pair, pair + half)]
+    each = len(lanes) // len(pairs)
+    attention.q_proj.weight[rows] = 0.0
+    attention.k_proj.weight[rows] = 0.0
+    for number, (query_ED, key_ED) in enumerate(pairs):
+        group = lanes[number * each : (number + 1) * each]
+        # Other heads compare other directions of the same subspace.
+        chosen = slice(head * each % half, head * each % half + each)
+        attention.q_proj.weight[group] = MATCH_SHARPNESS * query_ED[chosen]
+        attention.k_proj.weight[group] = MATCH_SHARPNESS * key_ED[chosen]
+    # A quarter turn apart, their product falls with the distance from the start.
+    attention.k_proj.bias[rows.start + first] = RECENCY
+    attention.q_proj.bias[rows.start + first + half] = RECENCY
+
+
+def _rows(turns: Tensor, head: int) -> slice:
+    """The rows of one head in a projection."""
+    return slice(2 * len(turns) * head, 2 * len(turns) * (head + 1))
 
 
 def _carry(attention: Attention, head: int, read_ED: Tensor, write_ED: Tensor) -> None:
@@ -128,18 +137,11 @@ def _carry(attention: Attention, head: int, read_ED: Tensor, write_ED: Tensor) -
     attention.o_proj.weight[:, rows] = write_ED.T
 
 
-def _directions(config: ModelConfig, generator: torch.Generator) -> Tensor:
-    """Orthonormal random directions of the stream, [E, D]."""
-    noise_DD = torch.randn(config.hidden_size, config.hidden_size, generator=generator)
-    orthogonal_DD: Tensor = torch.linalg.qr(noise_DD)[0]
-    return orthogonal_DD[: config.head_dim]
-
-
 def _check(config: ModelConfig) -> None:
     fits = (
         config.attention_bias
         and not config.tie_word_embeddings
-        and config.num_key_value_heads == config.num_attention_heads >= len(_LOOK_UPS)
+        and config.num_key_value_heads == config.num_attention_heads == 4
         and config.num_hidden_layers >= 2
     )
     if not fits:
@@ -147,5 +149,5 @@ def _check(config: ModelConfig) -> None:
             "the model cannot hold look-back heads",
             value=config.architecture,
             allowed="architecture qwen2, tie_word_embeddings false, two layers or more, four heads"
-            " or more with a key head each",
+            " with a key head each",
         )
