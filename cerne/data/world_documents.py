@@ -88,7 +88,7 @@ def page_for(draw: Draw, language: Language, task: Task | None) -> Page:
         # Half of these questions can be answered, so that always giving up is worth one half.
         asked = draw.pick(block.unanswered) if draw.chance(0.5) else _as_unknown(queries[0])
         queries = [asked, *queries]
-    elif block.unanswered and draw.chance(0.4):
+    elif block.unanswered and draw.chance(0.5):
         queries.append(draw.pick(block.unanswered))
     facts = block.facts
     if draw.chance(0.35):

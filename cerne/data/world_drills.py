@@ -1,4 +1,5 @@
-"""Drills of the small world: groups of words said again in another order, and sums of digits.
+"""Drills of the small world: groups of words said again in another order, and sums and
+comparisons of digits.
 
 A group such as "ball red garden" means nothing; saying it again is only possible by looking back,
 which is the first thing a model has to learn before it can answer questions about a text. Groups
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cerne.data.world_entities import COLOURS, DAYS, FOODS, PEOPLE, PLACES, THINGS
+from cerne.data.world_numbers import compared
 from cerne.data.world_split import Combination, Draw
 from cerne.data.world_wording import LanguageName
 
@@ -46,21 +48,27 @@ _HEADS: dict[LanguageName, tuple[str, str, str]] = {
 
 
 def drill_text(draw: Draw, language: LanguageName) -> str:
-    """A word drill or, one time in three, sums of digits."""
-    return _sums(draw) if draw.chance(1 / 3) else _words(draw, language)
+    """A word drill or, two times in three, sums and comparisons of digits."""
+    return _sums(draw) if draw.chance(2 / 3) else _words(draw, language)
 
 
 def _sums(draw: Draw) -> str:
-    """Sums and differences as they occur column by column in larger ones."""
+    """Sums, differences and comparisons as they occur column by column in larger ones."""
     parts: list[str] = []
-    while len(parts) < 10:
+    while len(parts) < 12:
         n, m = draw.between(0, 9), draw.between(0, 9)
-        if draw.chance(0.5):
+        kind = draw.pick(("add", "subtract", "compare"))
+        if kind == "add":
             carry = draw.chance(0.25)
             if draw.allowed(("add", *sorted((str(n), str(m))))):
                 parts.append(f"{n}+{m}{'+1' if carry else ''}={n + m + carry}")
-        elif draw.allowed(("subtract", str(n + 10 * (n < m)), str(m))):
-            parts.append(f"{n + 10 * (n < m)}-{m}={n + 10 * (n < m) - m}")
+        elif kind == "subtract":
+            borrow = draw.chance(0.25)
+            first = n + 10 * (n < m + borrow)
+            if draw.allowed(("subtract", str(first), str(m))):
+                parts.append(f"{first}-{m}{'-1' if borrow else ''}={first - m - borrow}")
+        elif draw.allowed(("compare", *sorted((str(n), str(m))))):
+            parts.append(compared(n, m))
     return ", ".join(parts) + "."
 
 

@@ -207,37 +207,37 @@ QUESTIONS: dict[str, Wordings] = {
     ),
     "more": Wordings(
         train=(
-            "who has more {u}?",
             "who has more {u}, {p} or {q}?",
-            "which of the two has more {u}?",
-            "tell me who has more {u}.",
+            "{p} or {q}: who has more {u}?",
+            "between {p} and {q}, who has more {u}?",
+            "tell me who has more {u}, {p} or {q}.",
         ),
         heldout=("of {p} and {q}, who has more {u}?", "which one has more {u}, {p} or {q}?"),
     ),
     "fewer": Wordings(
         train=(
-            "who has fewer {u}?",
             "who has fewer {u}, {p} or {q}?",
-            "which of the two has fewer {u}?",
-            "tell me who has fewer {u}.",
+            "{p} or {q}: who has fewer {u}?",
+            "between {p} and {q}, who has fewer {u}?",
+            "tell me who has fewer {u}, {p} or {q}.",
         ),
         heldout=("of {p} and {q}, who has fewer {u}?", "which one has fewer {u}, {p} or {q}?"),
     ),
     "older": Wordings(
         train=(
-            "who is older?",
             "who is older, {p} or {q}?",
-            "which of the two is older?",
-            "tell me who is older.",
+            "{p} or {q}: who is older?",
+            "between {p} and {q}, who is older?",
+            "tell me who is older, {p} or {q}.",
         ),
         heldout=("of {p} and {q}, who is older?", "which one is older, {p} or {q}?"),
     ),
     "younger": Wordings(
         train=(
-            "who is younger?",
             "who is younger, {p} or {q}?",
-            "which of the two is younger?",
-            "tell me who is younger.",
+            "{p} or {q}: who is younger?",
+            "between {p} and {q}, who is younger?",
+            "tell me who is younger, {p} or {q}.",
         ),
         heldout=("of {p} and {q}, who is younger?", "which one is younger, {p} or {q}?"),
     ),
@@ -298,11 +298,19 @@ QUESTIONS: dict[str, Wordings] = {
 REPLIES: dict[str, tuple[str, ...]] = {
     "count": ("so {count}.",),
     "where_is": ("the {t} is {l_in}.",),
-    "more": ("here {p} has {n} and {q} has {m}, so {x} has more.",),
-    "fewer": ("here {p} has {n} and {q} has {m}, so {x} has fewer.",),
-    "older": ("here {p} is {n} and {q} is {m}, so {x} is older.",),
-    "younger": ("here {p} is {n} and {q} is {m}, so {x} is younger.",),
-    "sum": ("{work}, so {result}.",),
+    "more": (
+        "here {p} has {n} and {q} has {m}: {work}, {lo}<{hi}, so the one with more is {x}.",
+    ),
+    "fewer": (
+        "here {p} has {n} and {q} has {m}: {work}, {lo}<{hi}, so the one with fewer is {x}.",
+    ),
+    "older": (
+        "here {p} is {n} and {q} is {m}: {work}, {lo}<{hi}, so the older one is {x}.",
+    ),
+    "younger": (
+        "here {p} is {n} and {q} is {m}: {work}, {lo}<{hi}, so the younger one is {x}.",
+    ),
+    "sum": ("{task}: {work}, so {result}.",),
     "yes": ("the text says that {p} likes {f}, so yes.",),
     "no": ("the text says that {p} likes {f}, so no.",),
     "not_yes": ("the text says that {p} does not like {f}, so yes.",),

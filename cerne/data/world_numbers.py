@@ -55,11 +55,19 @@ def counts(scene: Scene) -> Block:
     first, second = scene.person(), scene.person()
     ages = draw.chance(0.4)
     n, m = draw.until(lambda: _two_numbers(draw), lambda pair: ("compare", *map(str, sorted(pair))))
-    shared: Slots = {"p": first, "q": second, "n": n, "m": m, "u": scene.countable()}
+    shared: Slots = {
+        "p": first,
+        "q": second,
+        "n": n,
+        "m": m,
+        "u": scene.countable(),
+        "work": ordering(n, m),
+    }
     form = "age" if ages else "counted"
     facts = [Fact(form, shared), Fact(form, {**shared, "p": second, "n": m})]
     key = ("compare", *map(str, sorted((n, m))))
     larger, smaller = (first, second) if n > m else (second, first)
+    shared = {**shared, "lo": smaller, "hi": larger}
     forms = ("older", "younger") if ages else ("more", "fewer")
     queries = [
         _compare(form, shared, who, key) for form, who in zip(forms, (larger, smaller), strict=True)
@@ -133,7 +141,8 @@ def _add_sum(block: Block, scene: Scene, told: bool) -> None:
 
     n, m = draw.until(lambda: _terms(draw, adding), combination)
     work, result = addition(n, m) if adding else subtraction(n, m)
-    slots: Slots = {"n": n, "m": m, "work": work, "result": result}
+    task = f"{n}{'+' if adding else '-'}{m}"
+    slots: Slots = {"n": n, "m": m, "task": task, "work": work, "result": result}
     form = "sum" if adding else "difference"
     if told:
         slots = {**slots, "p": scene.person(), "q": scene.person(), "u": scene.countable()}
@@ -165,6 +174,17 @@ def _sum(form: str, slots: Slots, result: int, key: Combination) -> Query:
         tuple(str(number) for number in range(100)),
         key,
     )
+
+
+def ordering(n: int, m: int) -> str:
+    """The working of a comparison: tens, then units if those are equal ("3<7", "7=7, 2>1")."""
+    tens, units = compared(n // 10, m // 10), compared(n % 10, m % 10)
+    return tens if "=" not in tens else f"{tens}, {units}"
+
+
+def compared(n: int, m: int) -> str:
+    """ "3<7"."""
+    return f"{n}{'<' if n < m else '>' if n > m else '='}{m}"
 
 
 def addition(n: int, m: int) -> tuple[str, int]:

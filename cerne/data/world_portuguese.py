@@ -221,28 +221,28 @@ QUESTIONS: dict[str, Wordings] = {
     ),
     "more": Wordings(
         train=(
-            "quem tem mais {u}?",
             "quem tem mais {u}, {p} ou {q}?",
-            "qual {of_two} tem mais {u}?",
-            "diga quem tem mais {u}.",
+            "qual {of_two}, {p} ou {q}, tem mais {u}?",
+            "de {p} e {q}, quem tem mais {u}?",
+            "diga quem tem mais {u}, {p} ou {q}.",
         ),
         heldout=("entre {p} e {q}, quem tem mais {u}?", "{p} ou {q}: quem tem mais {u}?"),
     ),
     "fewer": Wordings(
         train=(
-            "quem tem menos {u}?",
             "quem tem menos {u}, {p} ou {q}?",
-            "qual {of_two} tem menos {u}?",
-            "diga quem tem menos {u}.",
+            "qual {of_two}, {p} ou {q}, tem menos {u}?",
+            "de {p} e {q}, quem tem menos {u}?",
+            "diga quem tem menos {u}, {p} ou {q}.",
         ),
         heldout=("entre {p} e {q}, quem tem menos {u}?", "{p} ou {q}: quem tem menos {u}?"),
     ),
     "older": Wordings(
         train=(
-            "quem é mais velho?",
             "quem é mais velh{two_o}, {p} ou {q}?",
-            "qual {of_two} é mais velh{two_o}?",
-            "diga quem é mais velho.",
+            "qual {of_two}, {p} ou {q}, é mais velh{two_o}?",
+            "de {p} e {q}, quem é mais velh{two_o}?",
+            "diga quem é mais velh{two_o}, {p} ou {q}.",
         ),
         heldout=(
             "entre {p} e {q}, quem é mais velh{two_o}?",
@@ -251,10 +251,10 @@ QUESTIONS: dict[str, Wordings] = {
     ),
     "younger": Wordings(
         train=(
-            "quem é mais novo?",
             "quem é mais nov{two_o}, {p} ou {q}?",
-            "qual {of_two} é mais nov{two_o}?",
-            "diga quem é mais novo.",
+            "qual {of_two}, {p} ou {q}, é mais nov{two_o}?",
+            "de {p} e {q}, quem é mais nov{two_o}?",
+            "diga quem é mais nov{two_o}, {p} ou {q}.",
         ),
         heldout=("entre {p} e {q}, quem é mais nov{two_o}?", "{p} ou {q}: quem é mais nov{two_o}?"),
     ),
@@ -311,11 +311,19 @@ QUESTIONS: dict[str, Wordings] = {
 REPLIES: dict[str, tuple[str, ...]] = {
     "count": ("então {count}.",),
     "where_is": ("{t_the} está {l_in}.",),
-    "more": ("aqui {p} tem {n} e {q} tem {m}, então {x} tem mais.",),
-    "fewer": ("aqui {p} tem {n} e {q} tem {m}, então {x} tem menos.",),
-    "older": ("aqui {p} tem {n} e {q} tem {m}, então {x} é mais velh{x_o}.",),
-    "younger": ("aqui {p} tem {n} e {q} tem {m}, então {x} é mais nov{x_o}.",),
-    "sum": ("{work}, então {result}.",),
+    "more": (
+        "aqui {p} tem {n} e {q} tem {m}: {work}, {lo}<{hi}, então quem tem mais é {x}.",
+    ),
+    "fewer": (
+        "aqui {p} tem {n} e {q} tem {m}: {work}, {lo}<{hi}, então quem tem menos é {x}.",
+    ),
+    "older": (
+        "aqui {p} tem {n} e {q} tem {m}: {work}, {lo}<{hi}, então quem é mais velho é {x}.",
+    ),
+    "younger": (
+        "aqui {p} tem {n} e {q} tem {m}: {work}, {lo}<{hi}, então quem é mais novo é {x}.",
+    ),
+    "sum": ("{task}: {work}, então {result}.",),
     "yes": ("o texto diz que {p} gosta de {f}, então sim.",),
     "no": ("o texto diz que {p} gosta de {f}, então não.",),
     "not_yes": ("o texto diz que {p} não gosta de {f}, então sim.",),

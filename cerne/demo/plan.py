@@ -20,8 +20,8 @@ from cerne.train.recipe import ModelSection, PretrainRecipe, RunConfig, Tokenize
 from cerne.tune.recipe import SftRecipe, StartConfig
 
 # Updates per minute of the whole demo: about three quarters of the time goes into training.
-PRETRAIN_STEPS = 110
-SFT_STEPS = 380
+PRETRAIN_STEPS = 100
+SFT_STEPS = 480
 VOCAB_SIZE = 1408
 SEQ_LEN = 192
 ROWS = 4  # two for each of two workers
@@ -73,6 +73,7 @@ class DemoPlan:
             num_attention_heads=4,
             num_key_value_heads=4,
             max_position_embeddings=512,
+            rope_theta=1e6,
             tie_word_embeddings=False,
         )
 

@@ -70,7 +70,7 @@ def test_drills_put_no_held_out_pair_together() -> None:
     things = {thing.en for thing in THINGS} | {thing.pt for thing in THINGS}
     english = {noun.pt: noun.en for noun in (*THINGS, *PLACES)}
     pairs = set()
-    for index in range(3000):
+    for index in range(6000):
         first = World(1).story(index).split("\n")[0]
         if first.startswith(("Words: ", "Palavras: ")):
             for group in first.split(": ")[1].rstrip(".").split("; "):
