@@ -39,8 +39,8 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "beta2 .999": ("train.beta2=0.999",),
     "vocabulary 512": ("tokenizer.vocab_size=512",),
     "vocabulary 2048": ("tokenizer.vocab_size=2048",),
-    "dropout 0": ("model.dropout=0.0",),
-    "dropout .3": ("model.dropout=0.3",),
+    "dropout .1": ("model.dropout=0.1",),
+    "dropout .2": ("model.dropout=0.2",),
 }
 CURVE_FIELDS = ("step", "tokens", "time_s", "loss", "val_bpb")
 

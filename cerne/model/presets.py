@@ -28,7 +28,7 @@ _PRESETS: dict[str, tuple[str, int, dict[str, Any]]] = {
         },
     ),
     "micro": (
-        "about 2.5M parameters: the five-minute demo",
+        "about 2.5M parameters: minutes of training on your own text",
         4096,
         {
             "hidden_size": 192,
