@@ -298,18 +298,12 @@ QUESTIONS: dict[str, Wordings] = {
 REPLIES: dict[str, tuple[str, ...]] = {
     "count": ("so {count}.",),
     "where_is": ("the {t} is {l_in}.",),
-    "more": (
-        "here {p} has {n} and {q} has {m}: {work}, {lo}<{hi}, so the one with more is {x}.",
-    ),
+    "more": ("here {p} has {n} and {q} has {m}: {work}, {lo}<{hi}, so the one with more is {x}.",),
     "fewer": (
         "here {p} has {n} and {q} has {m}: {work}, {lo}<{hi}, so the one with fewer is {x}.",
     ),
-    "older": (
-        "here {p} is {n} and {q} is {m}: {work}, {lo}<{hi}, so the older one is {x}.",
-    ),
-    "younger": (
-        "here {p} is {n} and {q} is {m}: {work}, {lo}<{hi}, so the younger one is {x}.",
-    ),
+    "older": ("here {p} is {n} and {q} is {m}: {work}, {lo}<{hi}, so the older one is {x}.",),
+    "younger": ("here {p} is {n} and {q} is {m}: {work}, {lo}<{hi}, so the younger one is {x}.",),
     "sum": ("{task}: {work}, so {result}.",),
     "yes": ("the text says that {p} likes {f}, so yes.",),
     "no": ("the text says that {p} likes {f}, so no.",),

@@ -311,15 +311,9 @@ QUESTIONS: dict[str, Wordings] = {
 REPLIES: dict[str, tuple[str, ...]] = {
     "count": ("então {count}.",),
     "where_is": ("{t_the} está {l_in}.",),
-    "more": (
-        "aqui {p} tem {n} e {q} tem {m}: {work}, {lo}<{hi}, então quem tem mais é {x}.",
-    ),
-    "fewer": (
-        "aqui {p} tem {n} e {q} tem {m}: {work}, {lo}<{hi}, então quem tem menos é {x}.",
-    ),
-    "older": (
-        "aqui {p} tem {n} e {q} tem {m}: {work}, {lo}<{hi}, então quem é mais velho é {x}.",
-    ),
+    "more": ("aqui {p} tem {n} e {q} tem {m}: {work}, {lo}<{hi}, então quem tem mais é {x}.",),
+    "fewer": ("aqui {p} tem {n} e {q} tem {m}: {work}, {lo}<{hi}, então quem tem menos é {x}.",),
+    "older": ("aqui {p} tem {n} e {q} tem {m}: {work}, {lo}<{hi}, então quem é mais velho é {x}.",),
     "younger": (
         "aqui {p} tem {n} e {q} tem {m}: {work}, {lo}<{hi}, então quem é mais novo é {x}.",
     ),
