@@ -59,14 +59,12 @@ def _sums(draw: Draw) -> str:
         n, m = draw.between(0, 9), draw.between(0, 9)
         kind = draw.pick(("add", "subtract", "compare"))
         if kind == "add":
-            carry = draw.chance(0.25)
             if draw.allowed(("add", *sorted((str(n), str(m))))):
-                parts.append(f"{n}+{m}{'+1' if carry else ''}={n + m + carry}")
+                parts.append(f"{n}+{m}={n + m}")
         elif kind == "subtract":
-            borrow = draw.chance(0.25)
-            first = n + 10 * (n < m + borrow)
+            first = n + 10 * (n < m)
             if draw.allowed(("subtract", str(first), str(m))):
-                parts.append(f"{first}-{m}{'-1' if borrow else ''}={first - m - borrow}")
+                parts.append(f"{first}-{m}={first - m}")
         elif draw.allowed(("compare", *sorted((str(n), str(m))))):
             parts.append(compared(n, m))
     return ", ".join(parts) + "."

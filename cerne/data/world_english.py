@@ -1,7 +1,8 @@
 """English wordings of the small world: statements, questions (train and held out) and replies.
 
 Slots: p, q people; t thing; c its colour; l place; d day; f food; r relation; n, m numbers; u
-things to count; cause, effect phrases; list and count for a row of things; work, result for sums.
+things to count; cause, effect phrases; list and count for a row of things; task, work and
+result for sums; x, lo and hi people whose numbers are compared.
 """
 
 from __future__ import annotations

@@ -188,20 +188,18 @@ def compared(n: int, m: int) -> str:
 
 
 def addition(n: int, m: int) -> tuple[str, int]:
-    """The working and the result of n + m: units first, then tens with the carry ("7+5=12,
-    4+3+1=8").
+    """The working and the result of n + m: units, tens, then the carry ("7+5=12, 4+3=7, 7+1=8").
+
+    Every step adds two numbers, so all steps are facts of one small table.
     """
-    units = n % 10 + m % 10
-    carry = "+1" if units >= 10 else ""
-    tens = f"{n // 10}+{m // 10}{carry}={(n + m) // 10}"
-    return f"{n % 10}+{m % 10}={units}, {tens}", n + m
+    units, tens = n % 10 + m % 10, n // 10 + m // 10
+    carry = f", {tens}+1={tens + 1}" if units >= 10 else ""
+    return f"{n % 10}+{m % 10}={units}, {n // 10}+{m // 10}={tens}{carry}", n + m
 
 
 def subtraction(n: int, m: int) -> tuple[str, int]:
-    """The working and the result of n - m: units first, borrowing a ten where needed ("12-5=7,
-    4-3-1=0").
-    """
+    """The working and the result of n - m, perhaps borrowing a ten ("12-5=7, 4-3=1, 1-1=0")."""
     borrow = n % 10 < m % 10
-    units = n % 10 + (10 if borrow else 0)
-    tens = f"{n // 10}-{m // 10}{'-1' if borrow else ''}={(n - m) // 10}"
-    return f"{units}-{m % 10}={units - m % 10}, {tens}", n - m
+    units, tens = n % 10 + 10 * borrow, n // 10 - m // 10
+    payback = f", {tens}-1={tens - 1}" if borrow else ""
+    return f"{units}-{m % 10}={units - m % 10}, {n // 10}-{m // 10}={tens}{payback}", n - m
