@@ -77,7 +77,7 @@ def shakespeare(
     recipe: Path = typer.Option(Path("recipes/shakespeare.toml"), "--recipe", help="What to run."),
     seeds: str = typer.Option("0,1,2", "--seeds", help="Seeds, separated by commas."),
     variants: str = typer.Option("recipe", "--variants", help="Of the recipe; `all` for all."),
-    time_limit_s: float = typer.Option(None, "--time-limit", help="Seconds; default the recipe's."),
+    time_limit_s: float = typer.Option(None, "--time-limit", help="Seconds instead of steps."),
     overrides: list[str] = typer.Option([], "--set", help="A recipe key for all: KEY=VALUE."),
     runs: Path = typer.Option(Path("runs"), "--runs", help="Where run directories go."),
     out: Path = typer.Option(

@@ -31,13 +31,33 @@ def orthogonalize(x_NRC: Tensor, steps: int = 5) -> Tensor:
     Returns:
         A new tensor of the same shape. A zero matrix stays zero.
     """
-    a, b, c = QUINTIC
     x_NRC = x_NRC / torch.linalg.matrix_norm(x_NRC, keepdim=True).clamp_min(EPSILON)
+    _, rows, columns = x_NRC.shape
+    return _by_gram(x_NRC, steps) if columns >= 2 * rows else _direct(x_NRC, steps)
+
+
+def _direct(x_NRC: Tensor, steps: int) -> Tensor:
+    a, b, c = QUINTIC
     for _ in range(steps):
         gram_NRR = torch.bmm(x_NRC, x_NRC.mT)
         poly_NRR = torch.baddbmm(gram_NRR, gram_NRR, gram_NRR, beta=b, alpha=c)
         x_NRC = torch.baddbmm(x_NRC, poly_NRR, x_NRC, beta=a)
     return x_NRC
+
+
+def _by_gram(x_NRC: Tensor, steps: int) -> Tensor:
+    """The same for wide matrices: every step is a symmetric R x R factor, which commutes with the
+    others, so the wide matrix is needed only at both ends."""
+    a, b, c = QUINTIC
+    gram_NRR = torch.bmm(x_NRC, x_NRC.mT)
+    total_NRR = None
+    for step in range(steps):
+        factor_NRR = torch.baddbmm(gram_NRR, gram_NRR, gram_NRR, beta=b, alpha=c)
+        factor_NRR.diagonal(dim1=1, dim2=2).add_(a)
+        total_NRR = factor_NRR if total_NRR is None else torch.bmm(factor_NRR, total_NRR)
+        if step + 1 < steps:
+            gram_NRR = torch.bmm(torch.bmm(factor_NRR, gram_NRR), factor_NRR)
+    return x_NRC if total_NRR is None else torch.bmm(total_NRR, x_NRC)
 
 
 def _shares(names: list[str], count: int) -> list[list[str]]:
