@@ -10,11 +10,13 @@ so that the table shows what it is worth.
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,7 @@ def run(
     variants: Sequence[str] = ("recipe",),
     time_limit_s: float | None = None,
     overrides: Sequence[str] = (),
+    jobs: int = 1,
 ) -> dict[str, Any]:
     """Train every variant with every seed and print a table.
 
@@ -63,6 +66,7 @@ def run(
         runs: run directories go here, one per variant and seed; an unfinished one is resumed.
         time_limit_s: seconds of updates; None: the recipe's.
         overrides: recipe keys for all.
+        jobs: trainings at once, which share the cores; their times then say little.
     Returns:
         results with machine, commit and command, JSON-ready.
     Raises:
@@ -74,12 +78,20 @@ def run(
     common = [f"data.path={text}", *overrides]
     if time_limit_s is not None:
         common.append(f"train.time_limit_s={time_limit_s}")
+    if jobs > 1:
+        common.append(f"run.threads={max(1, (os.cpu_count() or 1) // jobs)}")
     results: dict[str, Any] = {}
     rows = [["", "bits per byte", "overlapping", "steps", "tok/s"]]
+    tasks = [(variant, seed) for variant in variants for seed in seeds]
+
+    def train(task: tuple[str, int]) -> dict[str, Any]:
+        variant, seed = task
+        return _train_one(recipe, runs, variant, seed, [*common, *VARIANTS[variant]])
+
+    with ThreadPoolExecutor(jobs) as pool:
+        by_task = dict(zip(tasks, pool.map(train, tasks), strict=True))
     for variant in variants:
-        trained = [
-            _train_one(recipe, runs, variant, seed, [*common, *VARIANTS[variant]]) for seed in seeds
-        ]
+        trained = [by_task[variant, seed] for seed in seeds]
         spread = Spread.of([found["val_bpb"] for found in trained])
         results[variant] = {
             "changes": [*overrides, *VARIANTS[variant]],
@@ -90,12 +102,13 @@ def run(
         rates = Spread.of([found["rate_tok_s"] for found in trained])
         steps = "/".join(str(found["steps"]) for found in trained)
         rows.append([variant, spread.text(3), overlapping.text(3), steps, rates.text(0)])
-        print(table([rows[0], rows[-1]]), flush=True)
+    print(table(rows))
     first = _folder(runs, variants[0], seeds[0])
     return with_circumstances(
         {
             "recipe": load_recipe(PretrainRecipe, recipe).model_dump(mode="json"),
             "time_limit_s": time_limit_s,
+            "jobs": jobs,
             "baselines_bits_per_byte": _baselines(first),
             "variants": results,
         }

@@ -79,6 +79,7 @@ def shakespeare(
     variants: str = typer.Option("recipe", "--variants", help="Of the recipe; `all` for all."),
     time_limit_s: float = typer.Option(None, "--time-limit", help="Seconds instead of steps."),
     overrides: list[str] = typer.Option([], "--set", help="A recipe key for all: KEY=VALUE."),
+    jobs: int = typer.Option(1, "--jobs", min=1, help="Trainings at once, sharing the cores."),
     runs: Path = typer.Option(Path("runs"), "--runs", help="Where run directories go."),
     out: Path = typer.Option(
         Path("docs/results/shakespeare.json"), "--out", "-o", help="Where the results are written."
@@ -100,6 +101,7 @@ def shakespeare(
         variants=list(VARIANTS) if variants == "all" else variants.split(","),
         time_limit_s=time_limit_s,
         overrides=overrides,
+        jobs=jobs,
     )
     write_results(out, results)
     print(f"\nwrote {out}")
