@@ -40,7 +40,8 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "adamw beta2 .999": ("train.optimizer=adamw", "train.beta2=0.999"),
     "beta2 .999": ("train.beta2=0.999",),
     "vocabulary 512": ("tokenizer.vocab_size=512",),
-    "vocabulary 2048": ("tokenizer.vocab_size=2048",),
+    "vocabulary 1024": ("tokenizer.vocab_size=1024",),
+    "vocabulary 4096": ("tokenizer.vocab_size=4096",),
     "dropout .1": ("model.dropout=0.1",),
     "dropout .2": ("model.dropout=0.2",),
 }
