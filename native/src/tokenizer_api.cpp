@@ -4,16 +4,17 @@
 #include <optional>
 #include <string>
 
-#include "status.h"
+#include "handle.h"
 #include "tokenizer.h"
 
+using cerne::alive;
 using cerne::BpeModel;
 using cerne::guarded;
 using cerne::invalid;
+using cerne::require;
 using cerne::Tokenizer;
 
 struct cerne_tokenizer {
-  // Cleared on destroy, so that most uses of a dead or foreign handle are told, not followed.
   uint64_t magic = kMagic;
   BpeModel model;
   cerne::TokenizerOptions options;
@@ -21,30 +22,20 @@ struct cerne_tokenizer {
   std::unique_ptr<Tokenizer> tokenizer;
 
   static constexpr uint64_t kMagic = 0x6365726e65746f6bull;
+  static constexpr const char* kName = "tokenizer";
 };
 
 namespace {
 
-void require(bool condition, const char* message) {
-  if (!condition) throw invalid(message);
-}
-
-template <typename Handle>
-Handle& handle_of(Handle* handle) {
-  require(handle != nullptr, "the tokenizer handle is null");
-  require(handle->magic == cerne_tokenizer::kMagic, "the tokenizer handle is not alive");
-  return *handle;
-}
-
 template <typename Handle>
 auto& built(Handle* handle) {
-  auto& self = handle_of(handle);
+  auto& self = alive(handle);
   require(self.tokenizer != nullptr, "the tokenizer is not built yet; call cerne_tokenizer_build");
   return *self.tokenizer;
 }
 
 cerne_tokenizer& open_for_setting(cerne_tokenizer* handle) {
-  cerne_tokenizer& self = handle_of(handle);
+  cerne_tokenizer& self = alive(handle);
   require(self.tokenizer == nullptr, "the tokenizer is built already and cannot change");
   return self;
 }
@@ -71,12 +62,7 @@ cerne_status cerne_tokenizer_create(cerne_tokenizer** out) {
   });
 }
 
-void cerne_tokenizer_destroy(cerne_tokenizer* tokenizer) {
-  if (tokenizer == nullptr || tokenizer->magic != cerne_tokenizer::kMagic) return;
-  // Volatile, or the store before the delete is dead and goes.
-  *const_cast<volatile uint64_t*>(&tokenizer->magic) = 0;
-  delete tokenizer;
-}
+void cerne_tokenizer_destroy(cerne_tokenizer* tokenizer) { cerne::destroy(tokenizer); }
 
 cerne_status cerne_tokenizer_set_string(cerne_tokenizer* tokenizer, const char* name,
                                         size_t name_length, const char* value,

@@ -6,14 +6,15 @@
 #include <string_view>
 
 #include "bpe_train.h"
-#include "status.h"
+#include "handle.h"
 #include "word_count.h"
 
+using cerne::alive;
 using cerne::guarded;
 using cerne::invalid;
+using cerne::require;
 
 struct cerne_trainer {
-  // Cleared on destroy, so that most uses of a dead or foreign handle are told, not followed.
   uint64_t magic = kMagic;
   cerne::Pattern pattern = cerne::Pattern::kQwen2;
   size_t num_threads = 1;
@@ -27,31 +28,21 @@ struct cerne_trainer {
   bool trained = false;
 
   static constexpr uint64_t kMagic = 0x6365726e65747261ull;
+  static constexpr const char* kName = "trainer";
 };
 
 namespace {
 
 constexpr uint32_t kMaxVocabulary = 1u << 24;
 
-void require(bool condition, const char* message) {
-  if (!condition) throw invalid(message);
-}
-
-template <typename Handle>
-Handle& handle_of(Handle* handle) {
-  require(handle != nullptr, "the trainer handle is null");
-  require(handle->magic == cerne_trainer::kMagic, "the trainer handle is not alive");
-  return *handle;
-}
-
 cerne_trainer& open_for_setting(cerne_trainer* handle) {
-  cerne_trainer& self = handle_of(handle);
+  cerne_trainer& self = alive(handle);
   require(!self.trained && self.counter == nullptr, "options are set before the first text");
   return self;
 }
 
 cerne::WordCounter& open_for_text(cerne_trainer* handle) {
-  cerne_trainer& self = handle_of(handle);
+  cerne_trainer& self = alive(handle);
   require(!self.trained, "the training is over; make another trainer");
   if (self.counter == nullptr) {
     self.counter =
@@ -121,12 +112,7 @@ cerne_status cerne_trainer_create(cerne_trainer** out) {
   });
 }
 
-void cerne_trainer_destroy(cerne_trainer* trainer) {
-  if (trainer == nullptr || trainer->magic != cerne_trainer::kMagic) return;
-  // Volatile, or the store before the delete is dead and goes.
-  *const_cast<volatile uint64_t*>(&trainer->magic) = 0;
-  delete trainer;
-}
+void cerne_trainer_destroy(cerne_trainer* trainer) { cerne::destroy(trainer); }
 
 cerne_status cerne_trainer_set_string(cerne_trainer* trainer, const char* name, size_t name_length,
                                       const char* value, size_t value_length) {
@@ -193,7 +179,7 @@ cerne_status cerne_trainer_add_word(cerne_trainer* trainer, const uint8_t* word,
 cerne_status cerne_trainer_train(cerne_trainer* trainer, uint32_t vocab_size,
                                  cerne_progress progress, void* user) {
   return guarded([&]() -> cerne_status {
-    cerne_trainer& self = handle_of(trainer);
+    cerne_trainer& self = alive(trainer);
     require(!self.trained, "the training is over; make another trainer");
     in_range("vocab_size", vocab_size, 256, kMaxVocabulary);
     hand_over_words(self);
@@ -210,7 +196,7 @@ cerne_status cerne_trainer_train(cerne_trainer* trainer, uint32_t vocab_size,
 cerne_status cerne_trainer_statistic(cerne_trainer* trainer, const char* name, size_t name_length,
                                      uint64_t* value) {
   return guarded([&]() -> cerne_status {
-    cerne_trainer& self = handle_of(trainer);
+    cerne_trainer& self = alive(trainer);
     require(value != nullptr, "cerne_trainer_statistic: value is null");
     if (self.counter != nullptr) self.counter->finish();
     *value = statistic(self, view(name, name_length));
@@ -220,7 +206,7 @@ cerne_status cerne_trainer_statistic(cerne_trainer* trainer, const char* name, s
 
 cerne_status cerne_trainer_tokens(const cerne_trainer* trainer, uint8_t* bytes, uint64_t* offsets) {
   return guarded([&]() -> cerne_status {
-    const cerne_trainer& self = handle_of(trainer);
+    const cerne_trainer& self = alive(trainer);
     require(bytes != nullptr && offsets != nullptr, "cerne_trainer_tokens: a buffer is null");
     uint64_t at = 0;
     for (const std::string& token : self.trainer.tokens()) {
@@ -235,7 +221,7 @@ cerne_status cerne_trainer_tokens(const cerne_trainer* trainer, uint8_t* bytes, 
 
 cerne_status cerne_trainer_merges(const cerne_trainer* trainer, uint32_t* pairs) {
   return guarded([&]() -> cerne_status {
-    const cerne_trainer& self = handle_of(trainer);
+    const cerne_trainer& self = alive(trainer);
     require(pairs != nullptr || self.trainer.merges().empty(),
             "cerne_trainer_merges: pairs is null");
     for (const cerne::BpeMerge& merge : self.trainer.merges()) {

@@ -1,27 +1,16 @@
 // Wrong arguments and orders of calls give a status and a sentence, never a crash.
-#include <cstring>
 #include <limits>
 #include <vector>
 
 #include "check.h"
 #include "plain_bpe.h"
+#include "refused.h"
 
 using cerne_test::bytes_of;
+using cerne_test::refused;
 using cerne_test::Vocabulary;
 
 namespace {
-
-// The status is "invalid argument" and the sentence of this thread holds `part`.
-void refused(cerne_status status, const char* part) {
-  CHECK(status == CERNE_INVALID_ARGUMENT);
-  size_t length = 0;
-  const char* const text = cerne_last_error(&length);
-  CHECK(length == std::strlen(text));
-  if (std::strstr(text, part) == nullptr) {
-    std::fprintf(stderr, "wanted '%s' in '%s'\n", part, text);
-    std::exit(1);
-  }
-}
 
 std::vector<uint64_t> byte_offsets() {
   std::vector<uint64_t> offsets(257);
