@@ -40,7 +40,7 @@ extern "C" {
 
 /* The version of this interface. It grows by one when a function is added and jumps to the next
  * hundred when one changes or goes; the hundreds are the soname. */
-#define CERNE_ABI_VERSION 100
+#define CERNE_ABI_VERSION 101
 
 typedef int32_t cerne_status;
 #define CERNE_OK 0
@@ -197,6 +197,74 @@ CERNE_API cerne_status cerne_trainer_tokens(const cerne_trainer* trainer, uint8_
 
 /* Writes the merges in order: pairs[2 * i] and pairs[2 * i + 1]. Room: 2 * statistic merges. */
 CERNE_API cerne_status cerne_trainer_merges(const cerne_trainer* trainer, uint32_t* pairs);
+
+/* ---- GGUF model files -------------------------------------------------------------------------
+ */
+
+/* An open file of version 2 or 3, little-endian. It is untrusted: open checks every count, length,
+ * offset and size, and refuses what is wrong. Every function but destroy is thread-safe. Text that
+ * a function returns by pointer lies in the mapped file and lives until destroy. */
+typedef struct cerne_gguf cerne_gguf;
+
+/* Types of metadata values. */
+#define CERNE_GGUF_UINT8 0
+#define CERNE_GGUF_INT8 1
+#define CERNE_GGUF_UINT16 2
+#define CERNE_GGUF_INT16 3
+#define CERNE_GGUF_UINT32 4
+#define CERNE_GGUF_INT32 5
+#define CERNE_GGUF_FLOAT32 6
+#define CERNE_GGUF_BOOL 7 /* one byte, 0 or 1 */
+#define CERNE_GGUF_STRING 8
+#define CERNE_GGUF_ARRAY 9
+#define CERNE_GGUF_UINT64 10
+#define CERNE_GGUF_INT64 11
+#define CERNE_GGUF_FLOAT64 12
+
+/* Maps the file and checks all but the tensors' values; free *out with cerne_gguf_destroy. The file
+ * must not change or shrink while it is open. */
+CERNE_API cerne_status cerne_gguf_open(const char* path, size_t path_length, cerne_gguf** out);
+
+/* Frees the handle and unmaps the file. No other call on it may be running. */
+CERNE_API void cerne_gguf_destroy(cerne_gguf* gguf);
+
+/* Writes one number to *value. Names: version, alignment, file_bytes, data_offset (where the
+ * tensors' data begin), metadata, tensors (how many). */
+CERNE_API cerne_status cerne_gguf_statistic(const cerne_gguf* gguf, const char* name,
+                                            size_t name_length, uint64_t* value);
+
+/* Describes metadata entry `index`. An array has *type CERNE_GGUF_ARRAY, the type of its elements
+ * in *element_type and their number in *count; a single value has *element_type = *type and *count
+ * = 1. Keys are unique. */
+CERNE_API cerne_status cerne_gguf_metadata(const cerne_gguf* gguf, uint64_t index, const char** key,
+                                           size_t* key_length, uint32_t* type,
+                                           uint32_t* element_type, uint64_t* count);
+
+/* Copies the numbers or truth values of entry `index` into bytes[0 .. *num_bytes), one after the
+ * other, each as wide as its type. With less room: CERNE_BUFFER_TOO_SMALL, *num_bytes = needed. */
+CERNE_API cerne_status cerne_gguf_values(const cerne_gguf* gguf, uint64_t index, uint8_t* bytes,
+                                         size_t capacity, size_t* num_bytes);
+
+/* Copies the strings of entry `index`: string i is bytes[offsets[i] .. offsets[i + 1]). `offsets`
+ * has count + 1 entries. With less room: CERNE_BUFFER_TOO_SMALL, *num_bytes = needed, offsets
+ * untouched. The bytes are the file's; UTF-8 is not checked. */
+CERNE_API cerne_status cerne_gguf_strings(const cerne_gguf* gguf, uint64_t index, uint8_t* bytes,
+                                          size_t capacity, size_t* num_bytes, uint64_t* offsets);
+
+/* Describes tensor `index`: its name (unique), the name of its type ("Q4_K", null-terminated,
+ * static), its dimensions and the bytes of its data. `dims` has room for 4: dims[0] is the width of
+ * a row, unused ones are 1. */
+CERNE_API cerne_status cerne_gguf_tensor(const cerne_gguf* gguf, uint64_t index, const char** name,
+                                         size_t* name_length, const char** type, uint32_t* num_dims,
+                                         uint64_t* dims, uint64_t* num_bytes);
+
+/* Decodes rows first_row .. first_row + num_rows of tensor `index` into values[0 .. *num_values); a
+ * tensor has dims[1] * dims[2] * dims[3] rows of dims[0] values. Types: F32, F16, BF16, Q8_0, Q4_0,
+ * Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, IQ4_NL; the same bits on every machine, but for the payloads
+ * of NaNs. With less room (`capacity` in values): CERNE_BUFFER_TOO_SMALL, *num_values = needed. */
+CERNE_API cerne_status cerne_gguf_dequantize(const cerne_gguf* gguf, uint64_t index,
+                                             uint64_t first_row, uint64_t num_rows, float* values,
+                                             size_t capacity, size_t* num_values);
 
 /* [/cdef] */
 
