@@ -8,7 +8,7 @@ from typing import Any
 
 from typing_extensions import Self
 
-from cerne.errors import TokenizerError
+from cerne.errors import CerneError, TokenizerError
 from cerne.native.library import check, library
 
 
@@ -16,30 +16,40 @@ class NativeHandle:
     """Owns one object of the core until `close`, the end of `with`, or garbage collection.
 
     Args:
-        kind: names the C functions, cerne_KIND_create and cerne_KIND_destroy.
+        kind: names the C functions, cerne_KIND_MAKE and cerne_KIND_destroy.
+        arguments: what the making function takes before the new handle.
+        make: the making function's last word.
+        error: the class of every refusal.
 
     Raises:
-        TokenizerError: the core cannot make it.
+        error: the core cannot make it.
     """
 
     _handle: Any = None
 
-    def __init__(self, kind: str) -> None:
+    def __init__(
+        self,
+        kind: str,
+        *arguments: object,
+        make: str = "create",
+        error: type[CerneError] = TokenizerError,
+    ) -> None:
         self._kind = kind
+        self._error = error
         self._ffi, self._lib, _ = library()
         out = self._ffi.new(f"cerne_{kind}**")
-        check(getattr(self._lib, f"cerne_{kind}_create")(out), TokenizerError)
+        check(getattr(self._lib, f"cerne_{kind}_{make}")(*arguments, out), error)
         self._handle = out[0]
 
     def close(self) -> None:
-        """Frees the native memory; later calls raise TokenizerError. Safe to call twice."""
+        """Frees the native memory; later calls are refused. Safe to call twice."""
         handle, self._handle = self._handle, None
         if handle is not None:
             getattr(self._lib, f"cerne_{self._kind}_destroy")(handle)
 
     def _open(self) -> Any:
         if self._handle is None:
-            raise TokenizerError(f"the {self._kind} is closed", hint="load or make it again")
+            raise self._error(f"the {self._kind} is closed", hint="load or make it again")
         return self._handle
 
     def __enter__(self) -> Self:
