@@ -28,7 +28,7 @@ VERBS = {
     "chat": "talk with a model",
     "evaluate": "bits per byte, world tasks, comparison of two models",
     "bench": "measure speed side by side with the peers that are installed",
-    "inspect": "what a model directory holds",
+    "inspect": "what a model directory or a GGUF file holds",
     "doctor": "what this machine has and lacks",
 }
 

@@ -1,4 +1,4 @@
-"""`cerne inspect MODEL`: what a model directory holds, what it costs and where it came from."""
+"""`cerne inspect MODEL`: what a model holds, what it costs and where it came from."""
 
 from __future__ import annotations
 
@@ -8,33 +8,48 @@ from typing import Any
 import typer
 
 from cerne.cli.app import print_json
+from cerne.cli.inspect_gguf import Rows, gguf_sections
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command()
 def inspect(
-    model: Path = typer.Argument(..., help="A model directory or a run directory."),
-    verify: bool = typer.Option(True, help="Check the digests that cerne.json records."),
+    model: Path = typer.Argument(..., help="A model directory, a run directory or a GGUF file."),
+    verify: bool = typer.Option(True, help="Check digests; compute that of a GGUF file."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object on the last line."),
 ) -> None:
     """Show configuration, parameters, FLOPs, memory, tokenizer, parents and digests of a model.
 
     Example: cerne inspect runs/demo/checkpoints/step-000500
     """
-    from cerne.engine.locate import find_model
-    from cerne.model.inspect import inspect_model
+    from cerne.model.gguf import is_gguf
 
-    folder = find_model(model)
-    facts = inspect_model(folder, verify)
-    facts["tokenizer"] = _tokenizer(folder)
-    for title, rows in _sections(facts):
+    facts, sections = _gguf(model, verify) if is_gguf(model) else _directory(model, verify)
+    for title, rows in sections:
         print(title)
         width = max(len(name) for name, _ in rows)
         for name, text in rows:
             print(f"  {name:<{width}}  {text}")
     if as_json:
         print_json(facts)
+
+
+def _gguf(path: Path, verify: bool) -> tuple[dict[str, Any], list[tuple[str, Rows]]]:
+    from cerne.model.gguf import inspect_gguf
+
+    facts = inspect_gguf(path, verify)
+    return facts, gguf_sections(facts)
+
+
+def _directory(model: Path, verify: bool) -> tuple[dict[str, Any], list[tuple[str, Rows]]]:
+    from cerne.engine.locate import find_model
+    from cerne.model.inspect import inspect_model
+
+    folder = find_model(model)
+    facts = inspect_model(folder, verify)
+    facts["tokenizer"] = _tokenizer(folder)
+    return facts, _sections(facts)
 
 
 def _tokenizer(folder: Path) -> dict[str, Any] | None:
@@ -51,7 +66,7 @@ def _tokenizer(folder: Path) -> dict[str, Any] | None:
     }
 
 
-def _sections(facts: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
+def _sections(facts: dict[str, Any]) -> list[tuple[str, Rows]]:
     parameters, stored, cost = facts["parameters"], facts["stored"], facts["cost"]
     total = parameters["total"]
     sections = [
@@ -82,7 +97,7 @@ def _sections(facts: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
     return sections
 
 
-def _cost_rows(cost: dict[str, Any]) -> list[tuple[str, str]]:
+def _cost_rows(cost: dict[str, Any]) -> Rows:
     rows = [
         (f"training, rows of {tokens}", f"{flops / 1e6:,.1f} MFLOP per token")
         for tokens, flops in cost["training_flops_per_token"].items()
@@ -109,7 +124,7 @@ def _cost_rows(cost: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _tokenizer_rows(tokenizer: dict[str, Any] | None) -> list[tuple[str, str]]:
+def _tokenizer_rows(tokenizer: dict[str, Any] | None) -> Rows:
     if tokenizer is None:
         return [("none", "no tokenizer.json in the folder")]
     specials = ", ".join(f"{name}={at}" for name, at in tokenizer["special_tokens"].items())
@@ -121,7 +136,7 @@ def _tokenizer_rows(tokenizer: dict[str, Any] | None) -> list[tuple[str, str]]:
     ]
 
 
-def _origin_rows(provenance: dict[str, Any]) -> list[tuple[str, str]]:
+def _origin_rows(provenance: dict[str, Any]) -> Rows:
     if not provenance:
         return [("unknown", "no cerne.json: made by another program")]
     code = provenance.get("code", {})
