@@ -75,4 +75,6 @@ class AdamW:
 def _gradient(name: str, parameter: Tensor) -> Tensor:
     if parameter.grad is None:
         raise ValueError(f"{name} has no gradient")
-    return parameter.grad
+    # The fused kernel pairs memory, not elements: a transposed gradient would be scrambled.
+    same = parameter.grad.stride() == parameter.stride()
+    return parameter.grad if same else torch.empty_like(parameter).copy_(parameter.grad)

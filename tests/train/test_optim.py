@@ -81,3 +81,15 @@ def test_vectors_are_never_decayed() -> None:
     optimizer.step(1.0, 0.0)
     torch.testing.assert_close(named["w.weight"].data, torch.full((2, 2), 0.9))
     assert torch.equal(named["w.bias"].data, torch.ones(2))
+
+
+def test_a_transposed_gradient_is_not_scrambled() -> None:
+    """The fused AdamW of torch reads gradients in memory order, whatever their strides say."""
+    grad = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
+    moved = []
+    for value in (grad, grad.t().contiguous().t()):
+        parameter = Parameter(torch.ones(5, 3))
+        parameter.grad = value
+        Optimizer([("embed", parameter)], train_config()).step(1.0, 0.9)
+        moved.append(parameter.detach())
+    assert torch.equal(*moved)
