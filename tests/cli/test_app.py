@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-import typer
+import typer.testing
 
 from cerne.cli.app import VERBS, LazyVerbs
 
