@@ -27,10 +27,11 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet -c constraints.txt torch
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[test]'
 	@touch $(STAMP)
+	@mkdir -p build && touch build/.native
 
 # The library is rebuilt when a native source is newer than it.
 build/.native: $(STAMP) $(NATIVE)
-	@if [ -f build/.native ]; then $(BIN)/pip install --quiet -c constraints.txt --no-deps -e .; fi
+	$(BIN)/pip install --quiet -c constraints.txt --no-deps -e .
 	@mkdir -p build && touch build/.native
 
 native: build/.native
