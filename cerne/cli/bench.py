@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from cerne.cli.app import print_json
+from cerne.errors import InputError
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -93,11 +94,14 @@ def shakespeare(
     from cerne.bench.report import write_results
     from cerne.bench.shakespeare import VARIANTS, run
 
+    numbers = seeds.replace(" ", "").split(",")
+    if not all(number.isdecimal() for number in numbers):
+        raise InputError("a seed is not a whole number", value=seeds, allowed="for example 0,1,2")
     results = run(
         text,
         recipe=recipe,
         runs=runs,
-        seeds=[int(seed) for seed in seeds.split(",")],
+        seeds=[int(number) for number in numbers],
         variants=list(VARIANTS) if variants == "all" else variants.split(","),
         time_limit_s=time_limit_s,
         overrides=overrides,

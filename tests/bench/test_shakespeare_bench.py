@@ -11,12 +11,20 @@ import typer.testing
 from cerne.bench.shakespeare import run
 from cerne.cli.app import app
 from cerne.data.world import World
-from cerne.errors import ConfigError
+from cerne.errors import ConfigError, InputError
 
 
 def test_an_unknown_variant_is_named_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="dropout"):
         run(tmp_path / "text", recipe=tmp_path, runs=tmp_path, variants=["dropuot"])
+
+
+def test_a_seed_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    done = typer.testing.CliRunner().invoke(
+        app, ["bench", "shakespeare", str(tmp_path / "text"), "--seeds", "0,x"]
+    )
+    assert isinstance(done.exception, InputError)
+    assert "0,x" in str(done.exception)
 
 
 @pytest.mark.slow

@@ -47,8 +47,8 @@ def test_one_file_is_cut_at_its_last_tenth_in_bytes(tmp_path) -> None:
 def test_the_cut_never_tears_a_character(tmp_path, cut) -> None:
     (tmp_path / "a.txt").write_text("aé漢🙂bbb🙂", encoding="utf-8")
     done = run(tmp_path, val_fraction=1 - cut / 17 + 1e-9)
-    text_of(done.train).decode("utf-8")
-    text_of(done.val).decode("utf-8")
+    sides = [text_of(side).decode("utf-8") for side in (done.train, done.val)]
+    assert "".join(sides) == "aé漢🙂bbb🙂"
 
 
 def test_many_documents_are_split_by_hash_and_stay_on_their_side(tmp_path) -> None:

@@ -221,8 +221,11 @@ def test_tied_models_accept_an_equal_head_only(tmp_path: Path) -> None:
 
 def test_old_rotary_buffers_are_skipped(folder: Path) -> None:
     extra = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)}
+    before = load_model(folder).state_dict()
     rewrite(folder, lambda tensors: tensors.update(extra))
-    load_model(folder)
+    after = load_model(folder).state_dict()
+    assert after.keys() == before.keys()
+    assert all(torch.equal(after[name], before[name]) for name in before)
 
 
 @pytest.mark.parametrize("protocol", [2, 4, 5])
