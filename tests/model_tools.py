@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import torch
@@ -57,3 +59,14 @@ def near(ours: Tensor, wanted: Tensor, tolerance: float = 1e-6) -> bool:
     """Largest difference within `tolerance` of the largest value (of 1 when all are smaller)."""
     scale = max(1.0, float(wanted.detach().abs().max()))
     return float((ours - wanted).detach().abs().max()) <= tolerance * scale
+
+
+def run_inspect(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`cerne inspect ...` in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "cerne", "inspect", *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
-from model_tools import small_config, small_model
+from model_tools import run_inspect, small_config, small_model
 
 from cerne.model.hf import parent_of, save_model
 from cerne.model.inspect import cost, inspect_model
 from cerne.runs import sha256_file
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cerne", "inspect", *arguments],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
 
 
 def test_facts_and_json_line(tmp_path: Path) -> None:
@@ -29,7 +17,7 @@ def test_facts_and_json_line(tmp_path: Path) -> None:
     model = small_model(architecture="qwen3", tie_word_embeddings=False)
     parents = [parent_of(tmp_path / "base")]
     save_model(tmp_path / "m", model, None, {"parents": parents, "recipe": {"steps": 7}})
-    done = run(str(tmp_path / "m"), "--json")
+    done = run_inspect(str(tmp_path / "m"), "--json")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout.splitlines()[-1])
     assert facts["parameters"]["total"] == sum(p.numel() for p in model.parameters())
@@ -47,7 +35,7 @@ def test_facts_and_json_line(tmp_path: Path) -> None:
 def test_a_run_directory_stands_for_its_newest_model(tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoints" / "step-000007"
     save_model(checkpoint, small_model())
-    done = run(str(tmp_path), "--json")
+    done = run_inspect(str(tmp_path), "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["folder"] == str(checkpoint)
 
@@ -56,7 +44,7 @@ def test_a_damaged_model_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None
     save_model(tmp_path / "m", small_model())
     with open(tmp_path / "m" / "model.safetensors", "r+b") as handle:
         handle.truncate(100)
-    done = run(str(tmp_path / "m"))
+    done = run_inspect(str(tmp_path / "m"))
     assert done.returncode == 2
     assert "model.safetensors" in done.stderr
     assert "Traceback" not in done.stderr

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import gguf_tools as make
 import pytest
+from model_tools import run_inspect
 
 from cerne.errors import ModelError
 from cerne.model.gguf import inspect_gguf, is_gguf
@@ -46,16 +45,6 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cerne", "inspect", *arguments],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
-
-
 def test_facts(model: Path) -> None:
     facts = inspect_gguf(model)
     assert (facts["architecture"], facts["context"]) == ("llama", 8192)
@@ -83,7 +72,7 @@ def test_facts(model: Path) -> None:
 
 
 def test_command_prints_the_facts(model: Path) -> None:
-    done = run(str(model), "--json")
+    done = run_inspect(str(model), "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == inspect_gguf(model)
     assert "Q8_0" in done.stdout
@@ -96,7 +85,7 @@ def test_command_prints_the_facts(model: Path) -> None:
 
 def test_command_refuses_a_damaged_file(model: Path) -> None:
     model.write_bytes(model.read_bytes()[:-100])
-    done = run(str(model))
+    done = run_inspect(str(model))
     assert done.returncode == 2
     assert "tiny.gguf: the data of tensor 'c' need 34 bytes at offset 320;" in done.stderr
     assert "allowed: inside the 316 bytes of data in the file" in done.stderr
@@ -109,7 +98,7 @@ def test_a_file_without_weights_and_tokenizer(tmp_path: Path) -> None:
     assert facts["architecture"] is None
     assert facts["weights"]["bits_per_weight"] is None
     assert facts["tokenizer"] is None
-    done = run(str(tmp_path / "x.gguf"))
+    done = run_inspect(str(tmp_path / "x.gguf"))
     assert done.returncode == 0, done.stderr
     assert "the file has no tokenizer" in done.stdout
 
