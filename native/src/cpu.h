@@ -4,6 +4,7 @@
 
 namespace cerne {
 
+// kAvx2 means AVX2 with FMA and F16C, as every such processor but VIA's has.
 enum class Isa { kScalar, kAvx2 };
 
 // The best that the CPU has, or what CERNE_ISA asks for; decided once. An unknown or impossible
