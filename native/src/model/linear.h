@@ -7,24 +7,11 @@
 #include <cstdint>
 
 #include "formats/tensor_type.h"
+#include "kernels/matmul.h"
 #include "kernels/quantize_activations.h"
 #include "zeroed_memory.h"
 
 namespace cerne {
-
-struct PanelLayout;
-
-// Vectors of `width` values, one for each token, and what quantize_activations makes of them.
-// Matrices of floats read `values` alone, the others everything else.
-struct Activations {
-  size_t tokens;             // T
-  size_t width;              // K
-  const float* values;       // [T][K]
-  const int8_t* codes;       // [T][K]
-  const float* scales;       // [T][K / 32]
-  const int32_t* sums;       // [T][K / 32]
-  const float* scaled_sums;  // [T][K / 32]
-};
 
 // A weight matrix of N rows and K columns, repacked in panels of 16 rows.
 class Linear {
