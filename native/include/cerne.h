@@ -40,7 +40,7 @@ extern "C" {
 
 /* The version of this interface. It grows by one when a function is added and jumps to the next
  * hundred when one changes or goes; the hundreds are the soname. */
-#define CERNE_ABI_VERSION 101
+#define CERNE_ABI_VERSION 102
 
 typedef int32_t cerne_status;
 #define CERNE_OK 0
@@ -265,6 +265,115 @@ CERNE_API cerne_status cerne_gguf_tensor(const cerne_gguf* gguf, uint64_t index,
 CERNE_API cerne_status cerne_gguf_dequantize(const cerne_gguf* gguf, uint64_t index,
                                              uint64_t first_row, uint64_t num_rows, float* values,
                                              size_t capacity, size_t* num_values);
+
+/* ---- Models ------------------------------------------------------------------------------------
+ */
+
+/* A decoder-only transformer with its weights in memory: of the architecture llama, qwen2, qwen3 or
+ * gemma3. It is filled by the set and add functions (one thread), then frozen by build; or made at
+ * once by open. After that it never changes and every function is thread-safe. */
+typedef struct cerne_model cerne_model;
+
+/* Loads a GGUF file on `num_threads` threads (1 .. 1024) and closes it again. `progress` (may be
+ * null) hears of bytes done and wanted, possibly from several threads, one at a time. CERNE_STOPPED
+ * when it stops. Free *out with cerne_model_destroy. */
+CERNE_API cerne_status cerne_model_open(const char* path, size_t path_length, uint32_t num_threads,
+                                        cerne_progress progress, void* user, cerne_model** out);
+
+/* Makes an empty model in *out, to be filled; free it with cerne_model_destroy. */
+CERNE_API cerne_status cerne_model_create(cerne_model** out);
+
+/* Frees the model when the last of its contexts is gone; the handle dies at once. */
+CERNE_API void cerne_model_destroy(cerne_model* model);
+
+/* Sets a text: "architecture", or metadata by the name of GGUF without the architecture in front
+ * ("rope.scaling.type" = none, linear, yarn or llama3). */
+CERNE_API cerne_status cerne_model_set_string(cerne_model* model, const char* name,
+                                              size_t name_length, const char* value,
+                                              size_t value_length);
+
+/* Sets a number, by the name of GGUF without the architecture in front: "block_count",
+ * "rope.freq_base", ... */
+CERNE_API cerne_status cerne_model_set_number(cerne_model* model, const char* name,
+                                              size_t name_length, double value);
+
+/* Adds a tensor by the name of GGUF ("blk.0.attn_q.weight") and the name of its type ("F32"): rows
+ * one after the other, `width` values each, `num_bytes` bytes in all. Heads have the first halves
+ * of their rotated pairs in front, as Hugging Face has them. The data are not copied: they must
+ * stay until build has returned. */
+CERNE_API cerne_status cerne_model_add_tensor(cerne_model* model, const char* name,
+                                              size_t name_length, const char* type,
+                                              size_t type_length, uint64_t rows, uint64_t width,
+                                              const uint8_t* data, uint64_t num_bytes);
+
+/* Checks and packs the model; arguments as of cerne_model_open. After a failure only destroy is
+ * allowed. */
+CERNE_API cerne_status cerne_model_build(cerne_model* model, uint32_t num_threads,
+                                         cerne_progress progress, void* user);
+
+/* Writes one number to *value. Names: vocab_size, context (positions it was made for), layers,
+ * width, ffn_width, heads, kv_heads, head_dim, weight_bytes (as they lie in memory), page_bytes
+ * and page_positions (of the key/value memory). */
+CERNE_API cerne_status cerne_model_statistic(const cerne_model* model, const char* name,
+                                             size_t name_length, uint64_t* value);
+
+/* The name of the arithmetic, "cerne-1": the same name, model and tokens give the same bits on
+ * every machine (docs/arithmetic.md). Null-terminated, static. Thread-safe. */
+CERNE_API const char* cerne_arithmetic(void);
+
+/* ---- Contexts: sequences of tokens that a model runs -----------------------------------------
+ */
+
+/* Sequences with their key/value memory, and the threads that compute. One call at a time, but for
+ * cerne_context_stop. Logits do not depend on the number of threads, on what else is in a call, or
+ * on how tokens are cut into calls. */
+typedef struct cerne_context cerne_context;
+
+/* Makes a context in *out; free it with cerne_context_destroy. It keeps the model alive. */
+CERNE_API cerne_status cerne_context_create(const cerne_model* model, cerne_context** out);
+
+/* Ends the threads and frees the memory. No other call on it may be running. */
+CERNE_API void cerne_context_destroy(cerne_context* context);
+
+/* Sets an integer option before the first sequence. Names:
+ *   "threads"       1 .. 1024 (default: one per core);
+ *   "capacity"      1 .. the model's context (default: that, at most 4096): tokens of a sequence;
+ *   "max_sequences" 1 .. 65536 (default 1): sequences alive at once;
+ *   "batch_tokens"  1 .. 65536 (default 512): tokens read in one pass; a longer call is cut.
+ * Memory of keys and values is taken as it is used. */
+CERNE_API cerne_status cerne_context_set_integer(cerne_context* context, const char* name,
+                                                 size_t name_length, int64_t value);
+
+/* Starts an empty sequence; its handle goes to *sequence. Handles are never used twice. */
+CERNE_API cerne_status cerne_context_start(cerne_context* context, uint64_t* sequence);
+
+/* Starts a sequence with the tokens of another; *copy is its handle. Memory is shared until one of
+ * them goes on. */
+CERNE_API cerne_status cerne_context_fork(cerne_context* context, uint64_t sequence,
+                                          uint64_t* copy);
+
+/* Forgets a sequence. */
+CERNE_API cerne_status cerne_context_drop(cerne_context* context, uint64_t sequence);
+
+/* Forgets all but the first `length` tokens of a sequence. */
+CERNE_API cerne_status cerne_context_truncate(cerne_context* context, uint64_t sequence,
+                                              uint64_t length);
+
+/* Writes the number of tokens that a sequence holds. */
+CERNE_API cerne_status cerne_context_length(cerne_context* context, uint64_t sequence,
+                                            uint64_t* length);
+
+/* Appends ids[i] to sequences[i] for i < count, in this order: prompts, single steps of many
+ * sequences, or both. Where wanted[i] != 0 the logits after that token, vocab_size floats, go to
+ * the next row of `logits`, which has room for `capacity` floats. On failure every sequence is as
+ * it was before; CERNE_STOPPED after cerne_context_stop. */
+CERNE_API cerne_status cerne_context_decode(cerne_context* context, const uint64_t* sequences,
+                                            const uint32_t* ids, const uint8_t* wanted,
+                                            size_t count, float* logits, size_t capacity);
+
+/* Ends the decode that runs, or else the next one, with CERNE_STOPPED. From any thread, while the
+ * context lives. */
+CERNE_API cerne_status cerne_context_stop(cerne_context* context);
 
 /* [/cdef] */
 

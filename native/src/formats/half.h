@@ -1,4 +1,4 @@
-// The two 16-bit float formats as binary32; both conversions are exact.
+// The two 16-bit float formats as binary32, which is exact, and the way back to binary16.
 #ifndef CERNE_SRC_FORMATS_HALF_H_
 #define CERNE_SRC_FORMATS_HALF_H_
 
@@ -24,6 +24,28 @@ inline float half_to_float(uint16_t half) {
     return std::bit_cast<float>(sign | 0x7f800000u | quiet | (fraction << 13));
   }
   return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
+}
+
+// Rounded to nearest, ties to even, as the hardware does; too large becomes infinite, a NaN becomes
+// quiet and keeps the upper part of its payload.
+inline uint16_t float_to_half(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = (bits >> 16) & 0x8000u;
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) {
+    return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+  }
+  if (magnitude >= 0x47800000u) return static_cast<uint16_t>(sign | 0x7c00u);
+  uint32_t half;
+  if (magnitude >= 0x38800000u) {
+    // Normal: move the exponent, then round the 13 bits that go; a carry moves on by itself.
+    half = magnitude - 0x38000000u;
+    half = (half + 0xfffu + ((half >> 13) & 1u)) >> 13;
+  } else {
+    // A multiple of 2^-24: the addition rounds it into the low bits of 0.5.
+    half = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
+  }
+  return static_cast<uint16_t>(sign | half);
 }
 
 // bfloat16 is the upper half of a binary32.

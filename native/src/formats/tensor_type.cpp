@@ -50,6 +50,13 @@ const TensorType* find_tensor_type(uint32_t id) {
   return nullptr;
 }
 
+const TensorType* find_tensor_type(const std::string& name) {
+  for (const TensorType& type : kTypes) {
+    if (name == type.name) return &type;
+  }
+  return nullptr;
+}
+
 std::string decodable_types() {
   std::string names;
   for (const TensorType& type : kTypes) {

@@ -22,6 +22,9 @@ struct TensorType {
 // The type with this id, or null.
 const TensorType* find_tensor_type(uint32_t id);
 
+// The type with this name, or null.
+const TensorType* find_tensor_type(const std::string& name);
+
 // Names of the types that have a decoder: "F32, F16, ...".
 std::string decodable_types();
 

@@ -45,7 +45,7 @@ void Linear::multiply(const Activations& x, size_t first_panel, size_t end_panel
   const size_t panel_bytes = layout_->panel_bytes(width_);
   const PanelRange range = {panels_.data() + first_panel * panel_bytes, panel_bytes,
                             first_panel * kPanelRows, std::min(end_panel * kPanelRows, num_rows_)};
-  matmul_scalar(*layout_, range, x, output, stride);
+  matmul(*layout_, range, x, output, stride);
 }
 
 void Linear::row(size_t n, float* values) const {

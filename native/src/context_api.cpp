@@ -1,0 +1,153 @@
+// The C functions of contexts: argument checks around Context.
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "gguf_cursor.h"
+#include "model/context.h"
+#include "model_handle.h"
+#include "thread_pool.h"
+
+using cerne::alive;
+using cerne::Context;
+using cerne::guarded;
+using cerne::invalid;
+using cerne::quoted;
+using cerne::require;
+
+struct cerne_context {
+  explicit cerne_context(std::shared_ptr<const cerne::Model> of) : model(std::move(of)) {
+    options = {cerne::hardware_threads(), std::min<size_t>(model->config().context, 4096), 1, 512};
+  }
+
+  uint64_t magic = kMagic;
+  std::shared_ptr<const cerne::Model> model;
+  cerne::ContextOptions options;
+  std::atomic<bool> stop{false};
+  std::optional<Context> running;  // made with the first sequence
+
+  static constexpr uint64_t kMagic = 0x6365726e63747874ull;
+  static constexpr const char* kName = "context";
+};
+
+namespace {
+
+Context& running(cerne_context* context) {
+  cerne_context& self = alive(context);
+  if (!self.running) self.running.emplace(self.model, self.options, self.stop);
+  return *self.running;
+}
+
+size_t* option(cerne::ContextOptions& options, const std::string& name) {
+  if (name == "threads") return &options.threads;
+  if (name == "capacity") return &options.capacity;
+  if (name == "max_sequences") return &options.max_sequences;
+  if (name == "batch_tokens") return &options.batch_tokens;
+  throw invalid("unknown option " + quoted(name) +
+                "; known: threads, capacity, max_sequences, batch_tokens");
+}
+
+}  // namespace
+
+extern "C" {
+
+cerne_status cerne_context_create(const cerne_model* model, cerne_context** out) {
+  return guarded([&]() -> cerne_status {
+    const cerne_model& self = alive(model);
+    require(self.model != nullptr, "the model is not built yet; call cerne_model_build");
+    require(out != nullptr, "cerne_context_create: a required pointer is null");
+    *out = new cerne_context(self.model);
+    return CERNE_OK;
+  });
+}
+
+void cerne_context_destroy(cerne_context* context) { cerne::destroy(context); }
+
+cerne_status cerne_context_set_integer(cerne_context* context, const char* name, size_t name_length,
+                                       int64_t value) {
+  return guarded([&]() -> cerne_status {
+    cerne_context& self = alive(context);
+    require(name != nullptr, "cerne_context_set_integer: a required pointer is null");
+    require(!self.running, "options are set before the first sequence");
+    cerne::ContextOptions changed = self.options;
+    *option(changed, std::string(name, name_length)) =
+        value < 0 ? size_t{0} : static_cast<size_t>(value);
+    cerne::check_options(changed, self.model->config());
+    self.options = changed;
+    return CERNE_OK;
+  });
+}
+
+cerne_status cerne_context_start(cerne_context* context, uint64_t* sequence) {
+  return guarded([&]() -> cerne_status {
+    alive(context);
+    require(sequence != nullptr, "cerne_context_start: a required pointer is null");
+    *sequence = running(context).start();
+    return CERNE_OK;
+  });
+}
+
+cerne_status cerne_context_fork(cerne_context* context, uint64_t sequence, uint64_t* copy) {
+  return guarded([&]() -> cerne_status {
+    alive(context);
+    require(copy != nullptr, "cerne_context_fork: a required pointer is null");
+    *copy = running(context).fork(sequence);
+    return CERNE_OK;
+  });
+}
+
+cerne_status cerne_context_drop(cerne_context* context, uint64_t sequence) {
+  return guarded([&]() -> cerne_status {
+    running(context).drop(sequence);
+    return CERNE_OK;
+  });
+}
+
+cerne_status cerne_context_truncate(cerne_context* context, uint64_t sequence, uint64_t length) {
+  return guarded([&]() -> cerne_status {
+    running(context).truncate(sequence, length);
+    return CERNE_OK;
+  });
+}
+
+cerne_status cerne_context_length(cerne_context* context, uint64_t sequence, uint64_t* length) {
+  return guarded([&]() -> cerne_status {
+    alive(context);
+    require(length != nullptr, "cerne_context_length: a required pointer is null");
+    *length = running(context).length(sequence);
+    return CERNE_OK;
+  });
+}
+
+cerne_status cerne_context_decode(cerne_context* context, const uint64_t* sequences,
+                                  const uint32_t* ids, const uint8_t* wanted, size_t count,
+                                  float* logits, size_t capacity) {
+  return guarded([&]() -> cerne_status {
+    alive(context);
+    if (count == 0) return CERNE_OK;
+    require(sequences != nullptr && ids != nullptr && wanted != nullptr,
+            "cerne_context_decode: a required pointer is null");
+    Context& self = running(context);
+    uint64_t rows = 0;
+    for (size_t i = 0; i < count; ++i) rows += wanted[i] != 0;
+    require(rows == 0 || logits != nullptr, "cerne_context_decode: a required pointer is null");
+    const uint64_t vocab = self.model().config().vocab;
+    if (rows > capacity / vocab) {
+      throw invalid("there is room for " + std::to_string(capacity) + " logits; needed: " +
+                    std::to_string(rows) + " rows of " + std::to_string(vocab));
+    }
+    self.decode(sequences, ids, wanted, count, logits);
+    return CERNE_OK;
+  });
+}
+
+cerne_status cerne_context_stop(cerne_context* context) {
+  return guarded([&]() -> cerne_status {
+    alive(context).stop.store(true, std::memory_order_relaxed);
+    return CERNE_OK;
+  });
+}
+
+}  // extern "C"
