@@ -31,9 +31,10 @@ struct PanelRange {
 };
 
 // output[t * stride + n] for every token t and row n of the range.
-using Matmul = void (*)(const PanelLayout& layout, const PanelRange& range, const Activations& x,
-                        float* output, size_t stride);
+void matmul(const PanelLayout& layout, const PanelRange& range, const Activations& x, float* output,
+            size_t stride);
 
+// The same on each instruction set.
 void matmul_scalar(const PanelLayout& layout, const PanelRange& range, const Activations& x,
                    float* output, size_t stride);
 void matmul_avx2(const PanelLayout& layout, const PanelRange& range, const Activations& x,

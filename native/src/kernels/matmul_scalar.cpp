@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cpu.h"
 #include "kernels/matmul.h"
 
 namespace cerne {
@@ -80,6 +81,14 @@ void matmul_scalar(const PanelLayout& layout, const PanelRange& range, const Act
     }
     panel += range.panel_bytes;
   }
+}
+
+void matmul(const PanelLayout& layout, const PanelRange& range, const Activations& x, float* output,
+            size_t stride) {
+#if defined(__x86_64__)
+  if (isa() == Isa::kAvx2) return matmul_avx2(layout, range, x, output, stride);
+#endif
+  matmul_scalar(layout, range, x, output, stride);
 }
 
 }  // namespace cerne

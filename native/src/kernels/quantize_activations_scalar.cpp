@@ -39,6 +39,11 @@ void quantize_activations_scalar(const float* values, size_t width, int8_t* code
 
 void quantize_activations(const float* values, size_t width, int8_t* codes, float* scales,
                           int32_t* sums, float* scaled_sums) {
+#if defined(__x86_64__)
+  if (isa() == Isa::kAvx2) {
+    return quantize_activations_avx2(values, width, codes, scales, sums, scaled_sums);
+  }
+#endif
   quantize_activations_scalar(values, width, codes, scales, sums, scaled_sums);
 }
 
