@@ -115,7 +115,7 @@ def _score(language: Language, folder: Path, run: Path) -> dict[str, Any]:
     held_out = TextFile("held-out", documents)
     records = RunDirectory(run).read_metrics()
     updates = [r for r in records if r["step"] > 0]
-    config = model.engine.model.config
+    config = model.network.config
     result: dict[str, Any] = {
         "books": language.books,
         "train_bytes": len(seen),

@@ -135,7 +135,7 @@ def _card(model: str, options: EvaluateOptions, place: dict[str, Any]) -> Scorec
     from cerne.evaluate.scorecard import evaluate as run
 
     loaded = load(model, **place)
-    if next(loaded.engine.model.parameters()).dtype == torch.bfloat16:
+    if next(loaded.network.parameters()).dtype == torch.bfloat16:
         options = dataclasses.replace(options, dtype=torch.bfloat16)
     return run(loaded, options, command=shlex.join(["cerne", *sys.argv[1:]]))
 

@@ -298,7 +298,7 @@ class Sequences(Protocol):
 
 
 class Engine(Protocol):
-    """Runs a model on token ids. Implementations: `TorchEngine`."""
+    """Runs a model on token ids. Implementations: `NativeEngine`, `TorchEngine`."""
 
     @property
     def arithmetic(self) -> str:

@@ -45,7 +45,9 @@ class NativeEngine:
         wanted = limit if context is None else context
         if not 1 <= wanted <= limit:
             raise EngineError(
-                "context is outside the model's", value=wanted, allowed=f"1 to {limit}"
+                "context is outside the model's",
+                value=wanted,
+                allowed=f"1 to max_position_embeddings={limit}",
             )
         self.model = model
         self.threads = check_threads(threads)

@@ -1,9 +1,9 @@
 """What a receipt of an answer says, so that somebody can try to reproduce it later.
 
 A receipt names the model, the tokenizer and the arithmetic, the prompt by digest, every sampling
-parameter as it was used, and the tokens that came out. With arithmetic `torch` it identifies an
-answer but does not promise that another machine computes the same bits; hashes of the hidden states
-belong to the native engine's receipts and are not part of this version.
+parameter as it was used, and the tokens that came out. With the native engine's arithmetic any
+machine computes the same tokens again; with `torch` a receipt identifies an answer and promises no
+more. Hashes of the hidden states are not part of this version.
 """
 
 from __future__ import annotations
@@ -24,8 +24,12 @@ RECEIPT_VERSION = 1
 
 
 def model_digest(folder: str | Path) -> str:
-    """SHA-256 of the lines that `sha256sum config.json *.safetensors` prints in the folder."""
+    """SHA-256 of a GGUF file; of a folder, that of the lines that `sha256sum config.json
+    *.safetensors` prints in it.
+    """
     path = Path(folder)
+    if path.is_file():
+        return sha256_file(path)
     names = ["config.json", *sorted(p.name for p in path.glob("*.safetensors"))]
     lines = "".join(f"{sha256_file(path / name)}  {name}\n" for name in names)
     return hashlib.sha256(lines.encode("utf-8")).hexdigest()

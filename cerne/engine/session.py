@@ -15,9 +15,10 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, get_args
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from cerne.device import resolve_device, resolve_precision, set_threads
@@ -30,19 +31,25 @@ from cerne.engine.generation import (
     resolve_stop_ids,
     run,
 )
-from cerne.engine.interface import Choice, Completion, Piece, SamplingParams
+from cerne.engine.interface import Choice, Completion, Engine, Piece, SamplingParams
 from cerne.engine.locate import find_model
+from cerne.engine.native_engine import NativeEngine
 from cerne.engine.receipt import make_receipt, model_digest
 from cerne.engine.torch_engine import TorchEngine
 from cerne.errors import ConfigError, InputError, TokenizerError
 from cerne.model.hf import load_model
+from cerne.model.native import NotNativeError, native_from_folder
 from cerne.model.transformer import Transformer
+from cerne.model.weights import read_json
+from cerne.native.model import NativeModel
+from cerne.progress import say
+from cerne.tokenizer.bpe import Tokenizer
 from cerne.tokenizer.chat import render, template_facts
 
-if TYPE_CHECKING:
-    from cerne.tokenizer.bpe import Tokenizer
-
 Prompt = str | Sequence[Mapping[str, Any]]
+
+
+EngineName = Literal["auto", "native", "torch"]
 
 
 def load(
@@ -52,52 +59,133 @@ def load(
     threads: int | None = None,
     precision: str = "fp32",
     context: int | None = None,
+    engine: EngineName = "auto",
 ) -> LanguageModel:
     """Open a model.
 
     Args:
-        model: a model directory, or a run directory (its newest model).
+        model: a model directory, a run directory (its newest model), a .gguf file, or the name of
+            an installed model package (`smollm2`).
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
-        threads: compute threads of this process; None: all cores it may use.
-        precision: `fp32`, `bf16` or `auto`; parameters are stored in it.
+        threads: compute threads; None: all cores the process may use.
+        precision: `fp32`, `bf16` or `auto`: what torch computes in. The native engine keeps the
+            precision that the weights are stored in.
         context: tokens that a sequence may hold; None: what the model was made for.
+        engine: `native` has the same bits on every machine; `torch` runs on GPUs and in bf16;
+            `auto` takes the native one where it can.
     Raises:
         InputError: no model there, damaged files, an unsupported architecture.
-        EnvironmentLack: the device is missing.
+        EnvironmentLack: the device or the package is missing.
     """
-    from cerne.tokenizer.bpe import Tokenizer
-
     place = resolve_device(device)
+    found = find_model(model)
+    native = _runs_natively(engine, place, precision, found)
+    count = set_threads(threads)
+    if found.is_file():
+        return _open_gguf(found, count, context)
+    if native:
+        opened = _open_folder(found, count, context, engine == "native")
+        if opened is not None:
+            return opened
     dtype, _ = resolve_precision(precision, place)
-    set_threads(threads)
-    folder = find_model(model)
-    tokenizer = Tokenizer.load(folder)
-    weights = load_model(folder, device=place, dtype=dtype)
-    return LanguageModel(weights, tokenizer, folder=folder, context=context)
+    weights = load_model(found, device=place, dtype=dtype)
+    return LanguageModel(weights, Tokenizer.load(found), folder=found, context=context)
+
+
+def _runs_natively(engine: EngineName, place: torch.device, precision: str, found: Path) -> bool:
+    if engine not in get_args(EngineName):
+        raise ConfigError("unknown engine", value=engine, allowed=", ".join(get_args(EngineName)))
+    able = place.type == "cpu" and precision == "fp32"
+    if engine == "native" and not able:
+        raise ConfigError(
+            "the native engine computes on the CPU, in the precision of the weights",
+            value=f"device={place}, precision={precision}",
+            allowed="device=cpu, precision=fp32",
+            hint="engine=torch",
+        )
+    if found.is_file() and (engine == "torch" or not able):
+        raise ConfigError(
+            "GGUF files run on the native engine",
+            value=f"engine={engine}, device={place}, precision={precision}",
+            allowed="engine=native, device=cpu, precision=fp32",
+        )
+    return able and engine != "torch"
+
+
+def _open_folder(
+    folder: Path, threads: int, context: int | None, required: bool
+) -> LanguageModel | None:
+    """A model directory on the native engine; None where that has no form for the model."""
+    try:
+        model = native_from_folder(folder, threads)
+    except NotNativeError as error:
+        if required:
+            raise
+        say(f"the torch engine runs this model: {error}")
+        return None
+    made = NativeEngine(model, threads, context=context)
+    return LanguageModel(None, Tokenizer.load(folder), folder=folder, engine=made)
+
+
+def _open_gguf(file: Path, threads: int, context: int | None) -> LanguageModel:
+    tokenizer = Tokenizer.load(file)
+    model = NativeModel.open_gguf(file, threads)
+    made = NativeEngine(model, threads, context=context)
+    return LanguageModel(None, tokenizer, folder=file, engine=made)
 
 
 class LanguageModel:
     """A model ready to answer; made by `load`, or from a model and a tokenizer in memory.
 
     Args:
-        model: the network; used in place.
+        model: the network, used in place; None when `engine` runs something else.
         tokenizer: the tokenizer it was trained with.
-        folder: the model directory that receipts name; None: answers carry no receipt.
+        folder: the model directory or file that receipts name; None: answers carry no receipt.
         context: tokens that a sequence may hold; None: the model's own.
+        engine: what runs the model; None: torch, on the network.
     """
 
     def __init__(
         self,
-        model: Transformer,
+        model: Transformer | None,
         tokenizer: Tokenizer,
         *,
         folder: Path | None = None,
         context: int | None = None,
+        engine: Engine | None = None,
     ) -> None:
-        self.engine = TorchEngine(model, context=context)
+        if engine is None:
+            if model is None:
+                raise ConfigError("a language model needs a network or an engine", value=None)
+            engine = TorchEngine(model, context=context)
+        self.engine = engine
         self.tokenizer = tokenizer
         self.folder = folder
-        self.stop_ids = _stop_ids(model, tokenizer)
+        self._network = model
+        self.stop_ids = _stop_ids(self._generation_config(), tokenizer)
+
+    def _generation_config(self) -> Mapping[str, Any]:
+        if self._network is not None:
+            return self._network.generation_config
+        path = None if self.folder is None else self.folder / "generation_config.json"
+        return read_json(path) if path is not None and path.is_file() else {}
+
+    @property
+    def network(self) -> Transformer:
+        """The torch network, for whoever needs more than logits; loaded when first asked for.
+
+        Raises:
+            InputError: a GGUF file, which has no torch form.
+        """
+        if self._network is None:
+            if self.folder is None or self.folder.is_file():
+                raise InputError(
+                    "this needs the model as a torch network",
+                    value=str(self.folder),
+                    allowed="a model directory",
+                )
+            self._network = load_model(self.folder)
+        return self._network
 
     @property
     def context(self) -> int:
@@ -214,9 +302,9 @@ class LanguageModel:
         return None if self.folder is None else (model_digest(self.folder), self.tokenizer.digest)
 
 
-def _stop_ids(model: Transformer, tokenizer: Tokenizer) -> frozenset[int]:
+def _stop_ids(generation_config: Mapping[str, Any], tokenizer: Tokenizer) -> frozenset[int]:
     """Ids that end an answer: of the tokenizer, of generation_config.json, of the template."""
-    listed = model.generation_config.get("eos_token_id", [])
+    listed = generation_config.get("eos_token_id", [])
     ids = {tokenizer.eos_token_id, tokenizer.end_of_turn_id}
     ids |= set(listed) if isinstance(listed, list) else {listed}
     if tokenizer.chat_template:

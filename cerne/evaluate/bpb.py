@@ -112,7 +112,7 @@ def score_text(
     ids = model.tokenizer.encode_batch(text.documents, threads=1)
     begin_s = time.perf_counter()
     score = score_documents(
-        model.engine.model,
+        model.network,
         [np.asarray(document, np.int64) for document in ids],
         text.num_bytes,
         start_token=start_token(model.tokenizer),

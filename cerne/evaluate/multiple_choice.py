@@ -215,7 +215,7 @@ def _score_batch(
         length = len(row.ids) - 1
         ids_BT[index, :length] = row.ids[:-1]
         labels_BT[index, length - row.scored : length] = row.ids[-row.scored :]
-    network = model.engine.model
+    network = model.network
     device = next(network.parameters()).device
     with torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
         hidden_BTD = network(torch.from_numpy(ids_BT).to(device))

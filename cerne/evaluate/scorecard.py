@@ -133,7 +133,7 @@ def evaluate(model: LanguageModel, options: EvaluateOptions, command: str = "") 
     tasks: list[TaskResult] = []
     for name in options.tasks:
         tasks.extend(_run(model, name, options))
-    network = model.engine.model
+    network = model.network
     folder = model.folder
     return Scorecard(
         model=_model_name(folder),

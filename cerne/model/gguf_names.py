@@ -62,12 +62,8 @@ def gguf_metadata(config: ModelConfig) -> tuple[dict[str, int | float], dict[str
     """Numbers and texts of the configuration, by key without the architecture in front.
 
     Raises:
-        NotNativeError: a rotary scaling, a pattern of windows or a head width without a form.
+        NotNativeError: a rotary scaling or a pattern of windows without a form.
     """
-    if config.head_dim % 8:
-        raise NotNativeError(
-            "the head width suits no vector unit", value=config.head_dim, allowed="a multiple of 8"
-        )
     numbers: dict[str, int | float] = {
         "vocab_size": config.vocab_size,
         "context_length": config.max_position_embeddings,

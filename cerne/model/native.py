@@ -75,9 +75,7 @@ def _stored(
     embedding: Tensor | None = None
     for name, tensor in tensors:
         if not tensor.dtype.is_floating_point:
-            raise CheckpointError(
-                f"{name} is not a floating-point tensor", value=str(tensor.dtype)
-            )
+            raise CheckpointError(f"{name} is not a floating-point tensor", value=str(tensor.dtype))
         if name == "model.embed_tokens.weight":
             embedding = tensor
         if tied and name == "lm_head.weight":

@@ -163,7 +163,7 @@ CERNE_TEST(attention_kernels_equal_scalar) {
   for (const VectorKernels* fast : fast_kernels()) {
     for (const unsigned hard : kHardness) {
       for (int i = 0; i < 60; ++i) {
-        for (const size_t head_dim : {8, 24, 64, 80, 256}) {
+        for (const size_t head_dim : {8, 12, 24, 64, 80, 256}) {
           compare_pages<uint16_t>(*fast, values, hard, head_dim);
           compare_pages<float>(*fast, values, hard, head_dim);
         }

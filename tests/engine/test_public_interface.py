@@ -17,7 +17,7 @@ from cerne.engine.session import LanguageModel
 
 SIGNATURES = {
     "load": "(model: 'str | Path', *, device: 'str' = 'cpu', threads: 'int | None' = None, "
-    "precision: 'str' = 'fp32', context: 'int | None' = None) -> 'LanguageModel'",
+    "precision: 'str' = 'fp32', context: 'int | None' = None, engine: 'EngineName' = 'auto') -> 'LanguageModel'",
     "generate": "(self, prompt: 'Prompt', params: 'SamplingParams | None' = None, "
     "**options: 'Any') -> 'Completion'",
     "stream": "(self, prompt: 'Prompt', params: 'SamplingParams | None' = None, "
@@ -86,7 +86,7 @@ def test_signatures():
 
 def test_everything_public_on_the_model_is_listed():
     public = {name for name in vars(LanguageModel) if not name.startswith("_")}
-    assert public == (SIGNATURES.keys() - {"load"}) | {"context"}
+    assert public == (SIGNATURES.keys() - {"load"}) | {"context", "network"}
 
 
 def test_sampling_parameters_and_their_defaults():

@@ -50,7 +50,7 @@ def test_the_example_of_the_design_works(model_dir):
 def test_logits_equal_a_plain_forward_pass(lm):
     ids = lm.tokenizer.encode("The dog runs after the ball")
     with torch.no_grad():
-        expected = lm.engine.model.project(lm.engine.model(torch.tensor([ids])))[0].numpy()
+        expected = lm.network.project(lm.network(torch.tensor([ids])))[0].numpy()
     assert np.abs(lm.logits(ids) - expected).max() < 2e-4
 
 
@@ -58,8 +58,8 @@ def test_one_log_probability_for_training_and_generation(lm):
     done = lm.generate("The cat", max_tokens=24, seed=3, logprobs=0, ignore_eos=True)
     ids = torch.tensor([lm.encode("The cat") + done.tokens])
     with torch.no_grad():
-        hidden = lm.engine.model(ids[:, :-1])
-        expected = token_logprobs(lm.engine.model, hidden, ids[:, 1:])[0, -24:]
+        hidden = lm.network(ids[:, :-1])
+        expected = token_logprobs(lm.network, hidden, ids[:, 1:])[0, -24:]
     got = [entry.logprob for entry in done.logprobs]
     assert got == pytest.approx(expected.tolist(), abs=1e-4)
 
@@ -111,7 +111,7 @@ def test_receipt_names_what_is_needed_to_do_it_again(lm, model_dir):
     ).stdout
     assert receipt["model_sha256"] == hashlib.sha256(listing).hexdigest()
     assert receipt["tokenizer_sha256"] == lm.tokenizer.digest
-    assert receipt["arithmetic"] == "torch"
+    assert receipt["arithmetic"] == "cerne-1"
     ids = lm.encode("Ana")
     packed = b"".join(token.to_bytes(4, "little") for token in ids)
     assert receipt["prompt_sha256"] == hashlib.sha256(packed).hexdigest()
@@ -125,7 +125,7 @@ def test_receipt_names_what_is_needed_to_do_it_again(lm, model_dir):
 
 
 def test_a_model_in_memory_gives_no_receipt(lm):
-    memory = LanguageModel(lm.engine.model, lm.tokenizer)
+    memory = LanguageModel(lm.network, lm.tokenizer)
     done = memory.generate("Ana", max_tokens=3)
     assert done.receipt is None
     assert done.tokens == lm.generate("Ana", max_tokens=3).tokens

@@ -46,7 +46,7 @@ def test_case31_bytes_are_those_of_the_file_and_each_token_is_scored_once(tmp_pa
 def test_uniform_model_costs_log2_of_the_vocabulary_per_token() -> None:
     model = language_model()
     with torch.no_grad():
-        model.engine.model.output_weight.zero_()
+        model.network.output_weight.zero_()
     result = score_text(model, text_file(TEXT), seq_len=32)
     expected = math.log2(default_tokenizer().vocab_size) / result.bytes_per_token
     assert result.bits_per_byte == pytest.approx(expected, rel=1e-6)

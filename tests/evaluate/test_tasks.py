@@ -213,7 +213,7 @@ def test_scorecard_reads_back_from_its_json(model_dir: Path, tmp_path: Path) -> 
     made = evaluate(model, options, "cerne evaluate m")
     made.save(tmp_path / "card.json")
     assert Scorecard.load(tmp_path / "card.json") == made
-    assert made.parameters == model.engine.model.config.num_parameters()
+    assert made.parameters == model.network.config.num_parameters()
     assert len(made.tables()) == 2
     (tmp_path / "bad.json").write_text("{}", encoding="utf-8")
     with pytest.raises(DataError, match="not a scorecard"):

@@ -190,7 +190,7 @@ def test_case90_greedy_tokens_do_not_depend_on_batch_chunk_or_threads(random_lm)
     try:
         for threads, chunk, size in [*itertools.product((1,), (1, 16, 512), (1, 2, 7)), (2, 16, 2)]:
             torch.set_num_threads(threads)
-            engine = TorchEngine(random_lm.engine.model, prefill_chunk=chunk)
+            engine = TorchEngine(random_lm.network, prefill_chunk=chunk)
             others = [[i + 1] * (3 * i + 1) for i in range(size - 1)]
             requests = [Request(ids, params) for ids in [prompt, *others]]
             done = complete(engine, random_lm.tokenizer, requests)

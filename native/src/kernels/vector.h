@@ -20,7 +20,7 @@ inline constexpr size_t kPagePositions = 64;
 struct PageView {
   const void* keys;    // binary16 or binary32
   const void* values;  // the same type
-  size_t head_dim;     // E, a multiple of 8
+  size_t head_dim;     // E; multiples of 8 are fast
   size_t first;        // positions first .. last - 1 of the page take part
   size_t last;
 };

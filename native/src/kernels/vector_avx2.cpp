@@ -253,6 +253,13 @@ void page_of_heads(const float* queries, const PageView& view, float scale, Atte
 template <typename T>
 void page(const float* queries, size_t num_heads, const PageView& view, float scale,
           AttentionState* states, float* outputs) {
+  if (view.head_dim % 8 != 0) {
+    constexpr bool kHalf = sizeof(T) == 2;
+    const VectorKernels& plain = kScalarVectorKernels;
+    const auto score = kHalf ? plain.page_half : plain.page_float;
+    score(queries, num_heads, view, scale, states, outputs);
+    return;
+  }
   while (num_heads > 0) {
     const size_t some = num_heads < 4 ? num_heads : 4;
     if (some == 4) page_of_heads<T, 4>(queries, view, scale, states, outputs);
@@ -275,18 +282,22 @@ void join(AttentionState* state, float* output, const AttentionState& next_state
   state->highest = highest;
   const __m256 a8 = _mm256_set1_ps(a);
   const __m256 b8 = _mm256_set1_ps(b);
-  for (size_t e = 0; e < head_dim; e += 8) {
+  size_t e = 0;
+  for (; e + 8 <= head_dim; e += 8) {
     const __m256 old = _mm256_mul_ps(_mm256_loadu_ps(output + e), a8);
     const __m256 next = _mm256_mul_ps(_mm256_loadu_ps(next_output + e), b8);
     _mm256_storeu_ps(output + e, _mm256_add_ps(old, next));
   }
+  for (; e < head_dim; ++e) output[e] = output[e] * a + next_output[e] * b;
 }
 
 void finish(const AttentionState& state, const float* output, size_t head_dim, float* out) {
   const __m256 sum = _mm256_set1_ps(state.sum);
-  for (size_t e = 0; e < head_dim; e += 8) {
+  size_t e = 0;
+  for (; e + 8 <= head_dim; e += 8) {
     _mm256_storeu_ps(out + e, _mm256_div_ps(_mm256_loadu_ps(output + e), sum));
   }
+  for (; e < head_dim; ++e) out[e] = output[e] / state.sum;
 }
 
 }  // namespace

@@ -90,9 +90,9 @@ ModelConfig config_of(const ModelSource& source) {
   if (numbers.size("attention.value_length", 4096, config.head_dim) != config.head_dim) {
     throw invalid("attention.value_length differs from attention.key_length; allowed: equal");
   }
-  if (config.head_dim % 8 != 0 || config.head_dim == 0) {
+  if (config.head_dim % 2 != 0 || config.head_dim == 0) {
     throw invalid("the head width is " + std::to_string(config.head_dim) +
-                  "; allowed: a multiple of 8");
+                  "; allowed: an even number");
   }
   if (numbers.size("rope.dimension_count", 4096, config.head_dim) != config.head_dim) {
     throw invalid("rope.dimension_count differs from the head width: partial rotation is unknown");
