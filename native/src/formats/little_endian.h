@@ -1,4 +1,4 @@
-// Numbers from unaligned little-endian bytes.
+// Numbers from and to unaligned little-endian bytes.
 #ifndef CERNE_SRC_FORMATS_LITTLE_ENDIAN_H_
 #define CERNE_SRC_FORMATS_LITTLE_ENDIAN_H_
 
@@ -17,6 +17,12 @@ T load(const uint8_t* bytes) {
   T value;
   std::memcpy(&value, bytes, sizeof(value));
   return value;
+}
+
+template <typename T>
+void store(uint8_t* bytes, T value) {
+  static_assert(std::is_arithmetic_v<T>);
+  std::memcpy(bytes, &value, sizeof(value));
 }
 
 }  // namespace cerne
