@@ -40,7 +40,7 @@ extern "C" {
 
 /* The version of this interface. It grows by one when a function is added and jumps to the next
  * hundred when one changes or goes; the hundreds are the soname. */
-#define CERNE_ABI_VERSION 102
+#define CERNE_ABI_VERSION 103
 
 typedef int32_t cerne_status;
 #define CERNE_OK 0
@@ -62,7 +62,7 @@ CERNE_API const char* cerne_last_error(size_t* length);
  * Results never depend on it. Thread-safe. */
 CERNE_API const char* cerne_isa(void);
 
-/* ---- Tokenizer: byte-level BPE -------------------------------------------------------------- */
+/* ---- Tokenizer: byte-level BPE and SentencePiece -------------------------------------------- */
 
 /* A tokenizer is filled by the set functions (one thread), then frozen by build. After build the
  * encode and decode functions are thread-safe and the set functions fail. */
@@ -74,21 +74,29 @@ CERNE_API cerne_status cerne_tokenizer_create(cerne_tokenizer** out);
 /* Frees the tokenizer. No other call on it may be running. */
 CERNE_API void cerne_tokenizer_destroy(cerne_tokenizer* tokenizer);
 
-/* Sets a text option. Names: "pattern" = gpt2 (default), gpt4, llama3, qwen2 or smollm. */
+/* Sets a text option. Names:
+ *   "model"   = bpe (default) or spm (SentencePiece's BPE: scores in place of merges, byte tokens),
+ *               before the vocabulary is set;
+ *   "pattern" = gpt2 (default), gpt4, llama3, qwen2 or smollm; bpe only. */
 CERNE_API cerne_status cerne_tokenizer_set_string(cerne_tokenizer* tokenizer, const char* name,
                                                   size_t name_length, const char* value,
                                                   size_t value_length);
 
 /* Sets an integer option. Names:
- *   "ignore_merges" 0 or 1 (default 0): a pre-token that is a whole token is emitted as it is;
+ *   "ignore_merges" 0 or 1 (default 0): a pre-token that is a whole token is emitted as it is; bpe
+ *                   only;
  *   "cache_bytes"   0 .. 2^30 (default 2^25): bound on the pre-token cache of one running thread.
  *                   Its tables are powers of two; the smallest take a few hundred bytes. */
 CERNE_API cerne_status cerne_tokenizer_set_integer(cerne_tokenizer* tokenizer, const char* name,
                                                    size_t name_length, int64_t value);
 
 /* Sets the vocabulary: token i is bytes[offsets[i] .. offsets[i + 1]). An empty token marks an id
- * that text never produces and that decodes to nothing (a special token). Each of the 256 single
- * bytes must be there. `offsets` has num_tokens + 1 entries. The data are copied. */
+ * that text never produces and that decodes to nothing (a special token). `offsets` has num_tokens
+ * + 1 entries. The data are copied.
+ * bpe: tokens are bytes. A single byte that is no token is left out of every encoding, and nothing
+ * merges across it.
+ * spm: tokens are pieces as model files hold them, with U+2581 for the space; "<0x00>" to "<0xFF>"
+ * are the byte tokens and must be there, as must U+2581. */
 CERNE_API cerne_status cerne_tokenizer_set_vocabulary(cerne_tokenizer* tokenizer,
                                                       const uint8_t* bytes, const uint64_t* offsets,
                                                       size_t num_tokens);
@@ -98,12 +106,18 @@ CERNE_API cerne_status cerne_tokenizer_set_vocabulary(cerne_tokenizer* tokenizer
 CERNE_API cerne_status cerne_tokenizer_set_merges(cerne_tokenizer* tokenizer, const uint32_t* pairs,
                                                   size_t num_merges);
 
+/* Sets the scores of spm, one for each token: of two neighbours that together are a piece those with
+ * the highest score merge first, the leftmost of equals. Call after set_vocabulary. */
+CERNE_API cerne_status cerne_tokenizer_set_scores(cerne_tokenizer* tokenizer, const float* scores,
+                                                  size_t num_scores);
+
 /* Checks and freezes the tokenizer. */
 CERNE_API cerne_status cerne_tokenizer_build(cerne_tokenizer* tokenizer);
 
 /* Encodes `size` bytes into ids[0 .. *num_ids). `capacity` = size is always enough. With less room
  * than needed: CERNE_BUFFER_TOO_SMALL, *num_ids = the needed number, ids hold a prefix. Every byte
- * string is accepted and decodes to itself; ids of special tokens are never produced. */
+ * string is accepted and decodes to itself, but for bytes without a token (bpe) and U+2581, which
+ * becomes a space (spm). Ids of special tokens are never produced. */
 CERNE_API cerne_status cerne_tokenizer_encode(cerne_tokenizer* tokenizer, const uint8_t* text,
                                               size_t size, uint32_t* ids, size_t capacity,
                                               size_t* num_ids);

@@ -44,8 +44,7 @@ void BpeModel::set_vocabulary(const uint8_t* bytes, const uint64_t* offsets, siz
     }
   }
   BpeModel fresh;
-  fresh.blob_.assign(reinterpret_cast<const char*>(bytes) + offsets[0],
-                     static_cast<size_t>(offsets[num_tokens] - offsets[0]));
+  fresh.blob_.assign(bytes + offsets[0], bytes + offsets[num_tokens]);
   fresh.offsets_.resize(num_tokens + 1);
   for (size_t i = 0; i <= num_tokens; ++i) fresh.offsets_[i] = offsets[i] - offsets[0];
   fresh.ids_.reserve(num_tokens);
@@ -61,13 +60,10 @@ void BpeModel::set_vocabulary(const uint8_t* bytes, const uint64_t* offsets, siz
   for (int byte = 0; byte < 256; ++byte) {
     const char c = static_cast<char>(byte);
     const uint32_t id = fresh.find_token(std::string_view(&c, 1));
-    if (id == kNoToken) {
-      throw invalid("the vocabulary has no token for byte " + std::to_string(byte));
-    }
+    if (id == kNoToken) fresh.lacks_bytes_ = true;
     fresh.byte_ids_[byte] = id;
   }
   fresh.byte_pair_rank_.assign(256 * 256, kNoRank);
-  // 256 single bytes make the blob too long for in-place storage, so a move keeps the keys valid.
   *this = std::move(fresh);
 }
 
@@ -106,6 +102,20 @@ void BpeModel::set_merges(const uint32_t* pairs, size_t num_merges) {
   }
   merged_ = std::move(merged);
   byte_pair_rank_ = std::move(byte_pair_rank);
+}
+
+size_t BpeModel::encode_word(const uint8_t* word, size_t size, uint32_t* out,
+                             MergeScratch& scratch) const {
+  if (ignore_merges_) {
+    const uint32_t id = find_token(std::string_view(reinterpret_cast<const char*>(word), size));
+    if (id != kNoToken) {
+      out[0] = id;
+      return 1;
+    }
+  }
+  const size_t count = merge(word, size, out, scratch);
+  if (!lacks_bytes_) return count;
+  return static_cast<size_t>(std::remove(out, out + count, kNoToken) - out);
 }
 
 size_t BpeModel::merge(const uint8_t* word, size_t size, uint32_t* out,
@@ -197,7 +207,12 @@ size_t BpeModel::merge_long(const uint8_t* word, size_t size, uint32_t* out,
   }
   const uint32_t n = static_cast<uint32_t>(size);
   constexpr uint32_t kNone = UINT32_MAX;
-  auto& [ids, rank, next, previous, bucket_of_rank, buckets] = scratch;
+  auto& ids = scratch.ids;
+  auto& rank = scratch.rank;
+  auto& next = scratch.next;
+  auto& previous = scratch.previous;
+  auto& bucket_of_rank = scratch.bucket_of_rank;
+  auto& buckets = scratch.buckets;
   ids.resize(n);
   rank.resize(n);
   next.resize(n);

@@ -10,14 +10,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "pretokenize.h"
+#include "token_model.h"
 #include "zeroed_memory.h"
 
 namespace cerne {
 
 constexpr uint32_t kNoRank = UINT32_MAX;
-constexpr uint32_t kNoToken = UINT32_MAX;
-// A pair of ids and a rank share one word of the pair table.
-constexpr uint32_t kMaxTokens = 1u << 21;
 
 // (left id, right id) -> rank of the merge, laid out for the near caches: a bit per hash answers
 // most of the look-ups that fail, and the early merges, which most words need, have a small table.
@@ -45,7 +44,8 @@ class PairTable {
   static constexpr uint64_t kRankMask = (uint64_t{1} << kRankBits) - 1;
   static constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15ull;
   static constexpr size_t kNumEarly = 8192;
-  static_assert(kMaxTokens <= uint32_t{1} << kIdBits);
+  // kNoToken beside any id is then no pair that could be there.
+  static_assert(kMaxTokens < uint32_t{1} << kIdBits);
 
   static uint64_t key_of(uint32_t left, uint32_t right) {
     return static_cast<uint64_t>(left) << kIdBits | right;
@@ -73,22 +73,21 @@ class PairTable {
   int bit_shift_ = 63;
 };
 
-// Buffers of the long-word path, kept between calls.
-struct MergeScratch {
-  std::vector<uint32_t> ids, rank, next, previous;
-  std::vector<uint32_t> bucket_of_rank;
-  std::vector<std::vector<uint32_t>> buckets;
-};
-
-class BpeModel {
+class BpeModel final : public TokenModel {
  public:
-  // Throws Error when a byte has no token, a token occurs twice or an offset is out of order.
+  // Throws Error when there is no token, a token occurs twice or an offset is out of order. Bytes
+  // that have no token are left out of every encoding, and nothing merges across them.
   void set_vocabulary(const uint8_t* bytes, const uint64_t* offsets, size_t num_tokens);
   // Throws Error when an id is unknown or the joined bytes are no token.
   void set_merges(const uint32_t* pairs, size_t num_merges);
+  // ignore_merges: a pre-token that is a whole token is emitted as it is.
+  void set_rules(Pattern pattern, bool ignore_merges) {
+    pattern_ = pattern;
+    ignore_merges_ = ignore_merges;
+  }
 
-  size_t num_tokens() const { return offsets_.empty() ? 0 : offsets_.size() - 1; }
-  std::string_view token(uint32_t id) const {
+  size_t num_tokens() const override { return offsets_.empty() ? 0 : offsets_.size() - 1; }
+  std::string_view token(uint32_t id) const override {
     return {blob_.data() + offsets_[id], static_cast<size_t>(offsets_[id + 1] - offsets_[id])};
   }
   // The id of a whole token, or kNoToken.
@@ -97,12 +96,19 @@ class BpeModel {
     return found == ids_.end() ? kNoToken : found->second;
   }
 
-  // Encodes one pre-token of `size` >= 1 bytes by its merges alone: the pair of lowest rank first,
-  // the leftmost of equals. `out` has room for `size` ids; the number of ids is returned.
-  size_t merge(const uint8_t* word, size_t size, uint32_t* out, MergeScratch& scratch) const;
+  size_t find_ends(const uint8_t*& p, const uint8_t* end, const uint8_t** ends,
+                   size_t capacity) const override {
+    return cerne::find_ends(pattern_, p, end, ends, capacity);
+  }
+  size_t encode_word(const uint8_t* word, size_t size, uint32_t* out,
+                     MergeScratch& scratch) const override;
+  bool words_are_tokens() const override { return true; }
 
  private:
   static constexpr size_t kShortWord = 48;
+
+  // By the merges alone: the pair of lowest rank first, the leftmost of equals.
+  size_t merge(const uint8_t* word, size_t size, uint32_t* out, MergeScratch& scratch) const;
 
   uint32_t merged_id(uint32_t rank) const {
     return merged_follow_ ? merged_[0] + rank : merged_[rank];
@@ -112,9 +118,12 @@ class BpeModel {
   size_t merge_run(uint8_t byte, size_t size, uint32_t* out) const;
   size_t merge_long(const uint8_t* word, size_t size, uint32_t* out, MergeScratch& scratch) const;
 
-  std::string blob_;
+  std::vector<char> blob_;
   std::vector<uint64_t> offsets_;
   std::unordered_map<std::string_view, uint32_t> ids_;
+  Pattern pattern_ = Pattern::kGpt2;
+  bool ignore_merges_ = false;
+  bool lacks_bytes_ = false;
   uint32_t byte_ids_[256] = {};
   std::vector<uint32_t> byte_pair_rank_;  // [256 * 256], rank of two single bytes
   PairTable pairs_;

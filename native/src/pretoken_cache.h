@@ -99,9 +99,10 @@ class CacheTable {
     }
   }
 
-  // Keeps a key that is not there, unless it has too many ids. True when the table was emptied.
+  // Keeps a key that is not there, unless it has no or too many ids. True when the table was
+  // emptied.
   bool insert(uint64_t hash, const Key& key, const uint32_t* ids, size_t count) {
-    if (count > static_cast<size_t>(kIds)) return false;
+    if (count == 0 || count > static_cast<size_t>(kIds)) return false;
     const bool full = num_entries_ == capacity();
     if (full) {
       std::memset(static_cast<void*>(pairs_.data()), 0, (mask_ + 1) * sizeof(Pair));

@@ -19,7 +19,7 @@ constexpr size_t kLongMax = PretokenKey<6>::kMaxSize;
 
 }  // namespace
 
-Tokenizer::Worker::Worker(const Tokenizer& tokenizer) : cache(tokenizer.options_.cache_bytes) {
+Tokenizer::Worker::Worker(const Tokenizer& tokenizer) : cache(tokenizer.cache_bytes_) {
   remember_tokens(tokenizer);
 }
 
@@ -28,7 +28,7 @@ void Tokenizer::Worker::remember_tokens(const Tokenizer& tokenizer) {
   size_t room = cache.small.capacity() / 8 * 5;
   for (const uint32_t id : tokenizer.whole_tokens_) {
     if (room-- == 0) return;
-    const std::string_view token = tokenizer.model_.token(id);
+    const std::string_view token = tokenizer.model_->token(id);
     const uint8_t* const bytes = reinterpret_cast<const uint8_t*>(token.data());
     const auto key = make_key<2>(bytes, token.size(), token.size());
     cache.small.insert(key.hash(), key, &id, 1);
@@ -38,7 +38,7 @@ void Tokenizer::Worker::remember_tokens(const Tokenizer& tokenizer) {
 // One huge pre-token must not hold its memory for good.
 void Tokenizer::Worker::release_large_buffers() {
   constexpr size_t kKept = size_t{1} << 20;
-  if (scratch.ids.capacity() > kKept) scratch = MergeScratch();
+  if (std::max(scratch.ids.capacity(), scratch.text.capacity()) > kKept) scratch = MergeScratch();
   if (overflow.capacity() > kKept) overflow = std::vector<uint32_t>();
 }
 
@@ -73,35 +73,23 @@ class Tokenizer::WorkerLease {
   std::unique_ptr<Worker> worker_;
 };
 
-Tokenizer::Tokenizer(BpeModel model, const TokenizerOptions& options)
-    : model_(std::move(model)), options_(options) {
-  // A token need not be what its bytes merge to, so each is tried.
+Tokenizer::Tokenizer(std::unique_ptr<const TokenModel> model, size_t cache_bytes)
+    : model_(std::move(model)), cache_bytes_(cache_bytes) {
+  if (!model_->words_are_tokens()) return;
+  // A token need not be what its bytes encode to, so each is tried.
   MergeScratch scratch;
   uint32_t ids[kShortMax];
-  for (uint32_t id = 0; id < model_.num_tokens(); ++id) {
-    const std::string_view token = model_.token(id);
+  for (uint32_t id = 0; id < model_->num_tokens(); ++id) {
+    const std::string_view token = model_->token(id);
     if (token.empty() || token.size() > kShortMax) continue;
     const uint8_t* const bytes = reinterpret_cast<const uint8_t*>(token.data());
-    if (options_.ignore_merges || model_.merge(bytes, token.size(), ids, scratch) == 1) {
+    if (model_->encode_word(bytes, token.size(), ids, scratch) == 1 && ids[0] == id) {
       whole_tokens_.push_back(id);
     }
   }
 }
 
 Tokenizer::~Tokenizer() = default;
-
-size_t Tokenizer::encode_word(Worker& worker, const uint8_t* word, size_t size,
-                              uint32_t* ids) const {
-  if (options_.ignore_merges) {
-    const uint32_t id =
-        model_.find_token(std::string_view(reinterpret_cast<const char*>(word), size));
-    if (id != kNoToken) {
-      ids[0] = id;
-      return 1;
-    }
-  }
-  return model_.merge(word, size, ids, worker.scratch);
-}
 
 size_t Tokenizer::encode_pieces(Worker& worker, const uint8_t* start, const uint8_t* const* ends,
                                 size_t num_pieces, const uint8_t* text_end, uint32_t* ids,
@@ -131,7 +119,7 @@ size_t Tokenizer::encode_pieces(Worker& worker, const uint8_t* start, const uint
         out += entry->copy_ids(out, ids_end);
         continue;
       }
-      const size_t count = encode_word(worker, word, size, out);
+      const size_t count = model_->encode_word(word, size, out, worker.scratch);
       const bool emptied = worker.cache.small.insert(hashes[i], keys[i], out, count);
       if (emptied) worker.remember_tokens(*this);
       out += count;
@@ -142,11 +130,11 @@ size_t Tokenizer::encode_pieces(Worker& worker, const uint8_t* start, const uint
         out += entry->copy_ids(out, ids_end);
         continue;
       }
-      const size_t count = encode_word(worker, word, size, out);
+      const size_t count = model_->encode_word(word, size, out, worker.scratch);
       worker.cache.large.insert(hash, key, out, count);
       out += count;
     } else {
-      out += encode_word(worker, word, size, out);
+      out += model_->encode_word(word, size, out, worker.scratch);
     }
   }
   return static_cast<size_t>(out - ids);
@@ -162,7 +150,7 @@ size_t Tokenizer::encode(const uint8_t* text, size_t size, uint32_t* ids, size_t
   const uint8_t* ends[kBatch];
   while (p < end) {
     const uint8_t* const start = p;
-    const size_t num_pieces = find_ends(options_.pattern, p, end, ends, kBatch);
+    const size_t num_pieces = model_->find_ends(p, end, ends, kBatch);
     const size_t worst = static_cast<size_t>(p - start);
     if (total <= capacity && capacity - total >= worst) {
       total += encode_pieces(worker, start, ends, num_pieces, end, ids + total, ids + capacity);

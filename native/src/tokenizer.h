@@ -1,5 +1,4 @@
-// Text to ids: pre-tokens through a bounded cache of what they encode to, misses through the
-// merges.
+// Text to ids: words through a bounded cache of what they encode to, misses through the model.
 #ifndef CERNE_SRC_TOKENIZER_H_
 #define CERNE_SRC_TOKENIZER_H_
 
@@ -7,25 +6,19 @@
 #include <mutex>
 #include <vector>
 
-#include "bpe_model.h"
 #include "pretoken_cache.h"
-#include "pretokenize.h"
 #include "thread_pool.h"
+#include "token_model.h"
 
 namespace cerne {
 
-struct TokenizerOptions {
-  Pattern pattern = Pattern::kGpt2;
-  bool ignore_merges = false;
-  size_t cache_bytes = size_t{1} << 25;
-};
-
 class Tokenizer {
  public:
-  Tokenizer(BpeModel model, const TokenizerOptions& options);
+  // `cache_bytes` bounds the cache of one running thread.
+  Tokenizer(std::unique_ptr<const TokenModel> model, size_t cache_bytes);
   ~Tokenizer();
 
-  const BpeModel& model() const { return model_; }
+  const TokenModel& model() const { return *model_; }
 
   // Writes the first min(capacity, needed) ids and returns the needed number. Thread-safe.
   size_t encode(const uint8_t* text, size_t size, uint32_t* ids, size_t capacity);
@@ -47,16 +40,15 @@ class Tokenizer {
   };
   class WorkerLease;
 
-  // Encodes the pre-tokens from `start` on that end at ends[0 .. num_pieces). Bytes up to text_end
+  // Encodes the words from `start` on that end at ends[0 .. num_pieces). Bytes up to text_end
   // may be read, ids up to ids_end written.
   size_t encode_pieces(Worker& worker, const uint8_t* start, const uint8_t* const* ends,
                        size_t num_pieces, const uint8_t* text_end, uint32_t* ids,
                        const uint32_t* ids_end) const;
-  size_t encode_word(Worker& worker, const uint8_t* word, size_t size, uint32_t* ids) const;
   ThreadPool& pool_of(size_t num_threads);
 
-  BpeModel model_;
-  TokenizerOptions options_;
+  std::unique_ptr<const TokenModel> model_;
+  size_t cache_bytes_;
   std::vector<uint32_t> whole_tokens_;  // short tokens that their own bytes encode to
   std::mutex workers_mutex_;
   std::vector<std::unique_ptr<Worker>> idle_workers_;

@@ -1,10 +1,12 @@
-// The C functions of the tokenizer: argument checks around Tokenizer and BpeModel.
+// The C functions of the tokenizer: argument checks around Tokenizer and the two models.
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "bpe_model.h"
 #include "handle.h"
+#include "spm_model.h"
 #include "tokenizer.h"
 
 using cerne::alive;
@@ -12,12 +14,18 @@ using cerne::BpeModel;
 using cerne::guarded;
 using cerne::invalid;
 using cerne::require;
+using cerne::SpmModel;
 using cerne::Tokenizer;
+using cerne::TokenModel;
 
 struct cerne_tokenizer {
   uint64_t magic = kMagic;
-  BpeModel model;
-  cerne::TokenizerOptions options;
+  bool is_spm = false;
+  BpeModel bpe;
+  SpmModel spm;
+  cerne::Pattern pattern = cerne::Pattern::kGpt2;
+  bool ignore_merges = false;
+  size_t cache_bytes = size_t{1} << 25;
   bool has_vocabulary = false;
   std::unique_ptr<Tokenizer> tokenizer;
 
@@ -40,7 +48,21 @@ cerne_tokenizer& open_for_setting(cerne_tokenizer* handle) {
   return self;
 }
 
-void check_ids(const BpeModel& model, const uint32_t* ids, size_t num_ids) {
+void require_kind(const cerne_tokenizer& self, bool spm, const char* what) {
+  if (self.is_spm != spm) {
+    throw invalid(std::string(what) + " belong to a tokenizer of model " + (spm ? "spm" : "bpe"));
+  }
+}
+
+void set_model(cerne_tokenizer& self, const std::string& name) {
+  require(!self.has_vocabulary, "the model is chosen before the vocabulary is set");
+  if (name != "bpe" && name != "spm") {
+    throw invalid("unknown model '" + name + "'; allowed: bpe, spm");
+  }
+  self.is_spm = name == "spm";
+}
+
+void check_ids(const TokenModel& model, const uint32_t* ids, size_t num_ids) {
   require(ids != nullptr || num_ids == 0, "the ids are null");
   for (size_t i = 0; i < num_ids; ++i) {
     if (ids[i] >= model.num_tokens()) {
@@ -72,10 +94,16 @@ cerne_status cerne_tokenizer_set_string(cerne_tokenizer* tokenizer, const char* 
     require(name != nullptr && (value != nullptr || value_length == 0),
             "cerne_tokenizer_set_string: a required pointer is null");
     const std::string option(name, name_length);
-    if (option != "pattern") throw invalid("unknown text option '" + option + "'; known: pattern");
     const std::string text(value_length == 0 ? "" : value, value_length);
-    if (!cerne::parse_pattern(text, &self.options.pattern)) {
-      throw invalid("unknown pattern '" + text + "'; allowed: gpt2, gpt4, llama3, qwen2, smollm");
+    if (option == "model") {
+      set_model(self, text);
+    } else if (option == "pattern") {
+      require_kind(self, false, "patterns");
+      if (!cerne::parse_pattern(text, &self.pattern)) {
+        throw invalid("unknown pattern '" + text + "'; allowed: gpt2, gpt4, llama3, qwen2, smollm");
+      }
+    } else {
+      throw invalid("unknown text option '" + option + "'; known: model, pattern");
     }
     return CERNE_OK;
   });
@@ -88,11 +116,12 @@ cerne_status cerne_tokenizer_set_integer(cerne_tokenizer* tokenizer, const char*
     require(name != nullptr, "cerne_tokenizer_set_integer: the name is null");
     const std::string option(name, name_length);
     if (option == "ignore_merges") {
+      require_kind(self, false, "merges");
       require(value == 0 || value == 1, "ignore_merges must be 0 or 1");
-      self.options.ignore_merges = value == 1;
+      self.ignore_merges = value == 1;
     } else if (option == "cache_bytes") {
       require(value >= 0 && value <= (int64_t{1} << 30), "cache_bytes must be 0 to 2^30");
-      self.options.cache_bytes = static_cast<size_t>(value);
+      self.cache_bytes = static_cast<size_t>(value);
     } else {
       throw invalid("unknown integer option '" + option + "'; known: ignore_merges, cache_bytes");
     }
@@ -106,7 +135,11 @@ cerne_status cerne_tokenizer_set_vocabulary(cerne_tokenizer* tokenizer, const ui
     cerne_tokenizer& self = open_for_setting(tokenizer);
     require(bytes != nullptr && offsets != nullptr,
             "cerne_tokenizer_set_vocabulary: a required pointer is null");
-    self.model.set_vocabulary(bytes, offsets, num_tokens);
+    if (self.is_spm) {
+      self.spm.set_vocabulary(bytes, offsets, num_tokens);
+    } else {
+      self.bpe.set_vocabulary(bytes, offsets, num_tokens);
+    }
     self.has_vocabulary = true;
     return CERNE_OK;
   });
@@ -116,9 +149,22 @@ cerne_status cerne_tokenizer_set_merges(cerne_tokenizer* tokenizer, const uint32
                                         size_t num_merges) {
   return guarded([&]() -> cerne_status {
     cerne_tokenizer& self = open_for_setting(tokenizer);
+    require_kind(self, false, "merges");
     require(self.has_vocabulary, "the merges need the vocabulary first");
     require(pairs != nullptr || num_merges == 0, "cerne_tokenizer_set_merges: the pairs are null");
-    self.model.set_merges(pairs, num_merges);
+    self.bpe.set_merges(pairs, num_merges);
+    return CERNE_OK;
+  });
+}
+
+cerne_status cerne_tokenizer_set_scores(cerne_tokenizer* tokenizer, const float* scores,
+                                        size_t num_scores) {
+  return guarded([&]() -> cerne_status {
+    cerne_tokenizer& self = open_for_setting(tokenizer);
+    require_kind(self, true, "scores");
+    require(self.has_vocabulary, "the scores need the vocabulary first");
+    require(scores != nullptr || num_scores == 0, "cerne_tokenizer_set_scores: scores is null");
+    self.spm.set_scores(scores, num_scores);
     return CERNE_OK;
   });
 }
@@ -127,7 +173,15 @@ cerne_status cerne_tokenizer_build(cerne_tokenizer* tokenizer) {
   return guarded([&]() -> cerne_status {
     cerne_tokenizer& self = open_for_setting(tokenizer);
     require(self.has_vocabulary, "the tokenizer has no vocabulary");
-    self.tokenizer = std::make_unique<Tokenizer>(std::move(self.model), self.options);
+    std::unique_ptr<TokenModel> model;
+    if (self.is_spm) {
+      require(self.spm.has_scores(), "the tokenizer has no scores");
+      model = std::make_unique<SpmModel>(std::move(self.spm));
+    } else {
+      self.bpe.set_rules(self.pattern, self.ignore_merges);
+      model = std::make_unique<BpeModel>(std::move(self.bpe));
+    }
+    self.tokenizer = std::make_unique<Tokenizer>(std::move(model), self.cache_bytes);
     return CERNE_OK;
   });
 }
@@ -169,7 +223,7 @@ cerne_status cerne_tokenizer_encode_batch(cerne_tokenizer* tokenizer, const uint
 cerne_status cerne_tokenizer_token_lengths(const cerne_tokenizer* tokenizer, const uint32_t* ids,
                                            size_t num_ids, uint32_t* lengths) {
   return guarded([&]() -> cerne_status {
-    const BpeModel& model = built(tokenizer).model();
+    const TokenModel& model = built(tokenizer).model();
     require(lengths != nullptr || num_ids == 0, "cerne_tokenizer_token_lengths: lengths is null");
     check_ids(model, ids, num_ids);
     for (size_t i = 0; i < num_ids; ++i) {
@@ -183,7 +237,7 @@ cerne_status cerne_tokenizer_decode(const cerne_tokenizer* tokenizer, const uint
                                     size_t num_ids, uint8_t* bytes, size_t capacity,
                                     size_t* num_bytes) {
   return guarded([&]() -> cerne_status {
-    const BpeModel& model = built(tokenizer).model();
+    const TokenModel& model = built(tokenizer).model();
     require((bytes != nullptr || capacity == 0) && num_bytes != nullptr,
             "cerne_tokenizer_decode: a required pointer is null");
     check_ids(model, ids, num_ids);

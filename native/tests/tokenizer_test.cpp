@@ -4,33 +4,17 @@
 #include <vector>
 
 #include "check.h"
+#include "encode.h"
 #include "plain_bpe.h"
 #include "pretokenize.h"
 #include "random_text.h"
 
 using cerne_test::bytes_of;
+using cerne_test::decode;
+using cerne_test::encode;
 using cerne_test::Vocabulary;
 
 namespace {
-
-std::vector<uint32_t> encode(cerne_tokenizer* t, std::string_view text) {
-  std::vector<uint32_t> ids(text.size());
-  size_t count = 0;
-  CHECK(cerne_tokenizer_encode(t, bytes_of(text), text.size(), ids.data(), ids.size(), &count) ==
-        CERNE_OK);
-  ids.resize(count);
-  return ids;
-}
-
-std::string decode(cerne_tokenizer* t, const std::vector<uint32_t>& ids) {
-  size_t size = 0;
-  const cerne_status status = cerne_tokenizer_decode(t, ids.data(), ids.size(), nullptr, 0, &size);
-  CHECK(status == (size == 0 ? CERNE_OK : CERNE_BUFFER_TOO_SMALL));
-  std::string out(size, '\0');
-  CHECK(cerne_tokenizer_decode(t, ids.data(), ids.size(), reinterpret_cast<uint8_t*>(out.data()),
-                               size, &size) == CERNE_OK);
-  return out;
-}
 
 std::vector<uint32_t> plain_encode(const cerne_test::PlainBpe& plain, std::string_view text) {
   std::vector<uint32_t> out;
@@ -104,6 +88,35 @@ CERNE_TEST(every_byte_string_survives) {
     }
     cerne_tokenizer_destroy(t);
   }
+}
+
+CERNE_TEST(bytes_without_a_token_are_left_out_and_part_their_neighbours) {
+  std::mt19937 rng(11);
+  const Vocabulary whole = cerne_test::random_vocabulary(rng, "!?.", 40);
+  Vocabulary v = whole;
+  for (std::string& token : v.tokens) {
+    if (token == "\x01" || token == "\xFF") token.clear();
+  }
+  const cerne_test::PlainBpe plain(whole);
+  // All these are one pre-token of gpt2: characters of class other.
+  cerne_tokenizer* const t = cerne_test::make_tokenizer(v, "gpt2", 1 << 16);
+  for (int i = 0; i < 200; ++i) {
+    std::string text;
+    std::vector<uint32_t> expected;
+    for (size_t part = rng() % 4 + 1; part > 0; --part) {
+      text += rng() % 2 == 0 ? "\x01" : "\xFF";
+      std::string word;
+      for (size_t k = rng() % 60; k > 0; --k) word += "!?."[rng() % 3];
+      const std::vector<uint32_t> ids = word.empty() ? std::vector<uint32_t>() : plain.merge(word);
+      expected.insert(expected.end(), ids.begin(), ids.end());
+      text += word;
+    }
+    CHECK(encode(t, text) == expected);
+  }
+  CHECK(encode(t, "\x01").empty());
+  CHECK(encode(t, "\x01").empty());
+  CHECK(encode(t, std::string(99, '\x01')).empty());
+  cerne_tokenizer_destroy(t);
 }
 
 CERNE_TEST(a_small_buffer_gets_a_prefix_and_the_needed_size) {
