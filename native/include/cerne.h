@@ -106,8 +106,8 @@ CERNE_API cerne_status cerne_tokenizer_set_vocabulary(cerne_tokenizer* tokenizer
 CERNE_API cerne_status cerne_tokenizer_set_merges(cerne_tokenizer* tokenizer, const uint32_t* pairs,
                                                   size_t num_merges);
 
-/* Sets the scores of spm, one for each token: of two neighbours that together are a piece those with
- * the highest score merge first, the leftmost of equals. Call after set_vocabulary. */
+/* Sets the scores of spm, one for each token: the neighbours that together are the piece of highest
+ * score merge first, the leftmost of equals. Call after set_vocabulary. */
 CERNE_API cerne_status cerne_tokenizer_set_scores(cerne_tokenizer* tokenizer, const float* scores,
                                                   size_t num_scores);
 
