@@ -40,7 +40,7 @@ extern "C" {
 
 /* The version of this interface. It grows by one when a function is added and jumps to the next
  * hundred when one changes or goes; the hundreds are the soname. */
-#define CERNE_ABI_VERSION 103
+#define CERNE_ABI_VERSION 104
 
 typedef int32_t cerne_status;
 #define CERNE_OK 0
@@ -279,6 +279,25 @@ CERNE_API cerne_status cerne_gguf_tensor(const cerne_gguf* gguf, uint64_t index,
 CERNE_API cerne_status cerne_gguf_dequantize(const cerne_gguf* gguf, uint64_t index,
                                              uint64_t first_row, uint64_t num_rows, float* values,
                                              size_t capacity, size_t* num_values);
+
+/* ---- Quantization -------------------------------------------------------------------------------
+ */
+
+/* Encodes `num_rows` rows of `width` values each as the type with this name ("Q4_K"), one row after
+ * the other, into blocks[0 .. *num_bytes). Types: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1,
+ * Q4_K, Q5_K, Q6_K, IQ4_NL; width is a multiple of the values in a block. Scales and codes are
+ * searched so that the decoded values are as close as the type allows: least sum of squared errors,
+ * times importance[column] where `importance` (`width` finite numbers >= 0) is not null. The bytes
+ * depend neither on `num_threads` (0 .. 1024, 0 = one per core) nor on the machine.
+ * `progress` (may be null) hears on this thread of rows done and wanted; CERNE_STOPPED when it
+ * stops. With less room: CERNE_BUFFER_TOO_SMALL, *num_bytes = needed. A value that is not finite or
+ * that the type cannot hold (beyond 65504 in all but F32 and BF16) is refused by its row and
+ * column. After a refusal of a value or a stop `blocks` holds anything. Thread-safe. */
+CERNE_API cerne_status cerne_quantize_rows(const char* type, size_t type_length,
+                                           const float* values, uint64_t num_rows, uint64_t width,
+                                           const float* importance, uint32_t num_threads,
+                                           cerne_progress progress, void* user, uint8_t* blocks,
+                                           size_t capacity, size_t* num_bytes);
 
 /* ---- Models ------------------------------------------------------------------------------------
  */
