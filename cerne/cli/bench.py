@@ -150,3 +150,29 @@ def text(
     print(f"\nwrote {out}")
     if as_json:
         print_json(results)
+
+
+@app.command()
+def determinism(
+    models: list[str] = typer.Argument(..., help="Model directories, .gguf files or packages."),
+    tokens: int = typer.Option(1000, "--tokens", help="Tokens to generate."),
+    out: Path = typer.Option(
+        Path("docs/results/determinism.json"), "--out", "-o", help="Where the results are written."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object on the last line."),
+) -> None:
+    """Whether the logits have the same bits for all threads, batches, pieces and instruction sets.
+
+    Example: cerne bench determinism smollm2 runs/demo
+    """
+    from cerne.bench.determinism import result_table, run
+    from cerne.bench.report import with_circumstances, write_results
+
+    results = with_circumstances(run(models, tokens))
+    print(result_table(results))
+    write_results(out, results)
+    print(f"\nwrote {out}")
+    if as_json:
+        print_json(results)
+    if not all(found["all_same"] for found in results["models"].values()):
+        raise typer.Exit(1)
