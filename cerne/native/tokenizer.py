@@ -1,6 +1,6 @@
 """The native tokenizer as a Python object: bytes in, numpy ids out.
 
-Knows bytes, ids and merges only; text, special tokens, files and chat live in cerne/tokenizer.
+Knows bytes, ids, merges and scores only; text, control tokens and files are in cerne/tokenizer.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ _BATCH_BYTES = 1 << 26
 
 
 class NativeTokenizer(NativeHandle):
-    """A byte-level BPE encoder. Thread-safe, except for `close`.
+    """An encoder: byte-level BPE, or SentencePiece when it has scores. Thread-safe, except for
+    `close`.
 
     Args:
-        token_bytes: bytes of each id. b"" marks an id that text never yields (a special token).
-            All 256 single bytes must occur.
-        merges: pairs of ids in order of priority.
-        pattern: pre-tokenization, one of PATTERNS.
+        token_bytes: bytes of each id, or pieces as model files hold them when there are scores.
+            b"" marks an id that text never yields (a special token).
+        merges: pairs of ids in order of priority; none when there are scores.
+        pattern: pre-tokenization, one of PATTERNS; not used when there are scores.
         options: whole-number options of the core: "ignore_merges" (0 or 1), "cache_bytes".
+        scores: of each id: neighbours that together have the highest score merge first.
 
     Raises:
         TokenizerError: the vocabulary, the merges or an option is refused.
@@ -47,13 +49,20 @@ class NativeTokenizer(NativeHandle):
         merges: Sequence[tuple[int, int]] | npt.NDArray[np.integer[Any]],
         pattern: str = "gpt2",
         options: Mapping[str, int] | None = None,
+        scores: npt.NDArray[np.float32] | None = None,
     ) -> None:
         super().__init__("tokenizer")
         self._uint32s = self._ffi.typeof("uint32_t[]")
         self._uint64s = self._ffi.typeof("uint64_t[]")
         self._local = threading.local()
         try:
-            self._fill(token_bytes, merges, pattern, options if options is not None else {})
+            kind = ("pattern", pattern) if scores is None else ("model", "spm")
+            self._fill(token_bytes, kind, options if options is not None else {})
+            if scores is None:
+                self._set_merges(merges)
+            else:
+                self._set_scores(scores)
+            check(self._lib.cerne_tokenizer_build(self._handle), TokenizerError)
         except BaseException:
             self.close()
             raise
@@ -61,39 +70,41 @@ class NativeTokenizer(NativeHandle):
         self.pattern = pattern
 
     def _fill(
-        self,
-        token_bytes: Sequence[bytes],
-        merges: Sequence[tuple[int, int]] | npt.NDArray[np.integer[Any]],
-        pattern: str,
-        options: Mapping[str, int],
+        self, token_bytes: Sequence[bytes], kind: tuple[str, str], options: Mapping[str, int]
     ) -> None:
-        lib, ffi, handle = self._lib, self._ffi, self._handle
-
-        def set_string(name: bytes, value: bytes) -> None:
-            status = lib.cerne_tokenizer_set_string(handle, name, len(name), value, len(value))
-            check(status, TokenizerError)
-
-        set_string(b"pattern", pattern.encode())
-        for name, value in options.items():
-            key = name.encode()
-            check(lib.cerne_tokenizer_set_integer(handle, key, len(key), value), TokenizerError)
+        lib, handle = self._lib, self._handle
+        name, value = (text.encode() for text in kind)
+        status = lib.cerne_tokenizer_set_string(handle, name, len(name), value, len(value))
+        check(status, TokenizerError)
+        for option, number in options.items():
+            key = option.encode()
+            check(lib.cerne_tokenizer_set_integer(handle, key, len(key), number), TokenizerError)
         blob, offsets = _join(token_bytes)
         status = lib.cerne_tokenizer_set_vocabulary(
-            handle, blob, ffi.from_buffer(self._uint64s, offsets), len(token_bytes)
+            handle, blob, self._ffi.from_buffer(self._uint64s, offsets), len(token_bytes)
         )
         check(status, TokenizerError)
+
+    def _set_merges(self, merges: Sequence[tuple[int, int]] | npt.NDArray[np.integer[Any]]) -> None:
         pairs = np.asarray(merges, dtype=np.int64).reshape(-1, 2)
         if pairs.size and (pairs.min() < 0 or pairs.max() >= 2**32):
             raise TokenizerError("a merge names a negative or huge id", allowed="0 to 2^32 - 1")
         pairs_u32 = np.ascontiguousarray(pairs, dtype=np.uint32)
-        status = lib.cerne_tokenizer_set_merges(
-            handle, ffi.from_buffer(self._uint32s, pairs_u32), len(pairs_u32)
+        status = self._lib.cerne_tokenizer_set_merges(
+            self._handle, self._ffi.from_buffer(self._uint32s, pairs_u32), len(pairs_u32)
         )
         check(status, TokenizerError)
-        check(lib.cerne_tokenizer_build(handle), TokenizerError)
+
+    def _set_scores(self, scores: npt.NDArray[np.float32]) -> None:
+        values = np.ascontiguousarray(scores, dtype=np.float32)
+        status = self._lib.cerne_tokenizer_set_scores(
+            self._handle, self._ffi.from_buffer("float[]", values), len(values)
+        )
+        check(status, TokenizerError)
 
     def encode(self, text: bytes) -> Ids:
-        """Ids of `text`, uint32 [T]. decode(encode(text)) == text for every byte string."""
+        """Ids of `text`, uint32 [T]. decode(encode(text)) == text, but for what the vocabulary
+        cannot hold: bytes without a token, U+2581 in the text of a SentencePiece vocabulary."""
         size = len(text)
         try:
             scratch, pointer, capacity, num_ids = self._local.scratch

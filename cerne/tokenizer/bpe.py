@@ -17,14 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from cerne.errors import TokenizerError
-from cerne.native.tokenizer import NativeTokenizer
+from cerne.native.gguf import GgufFile
 from cerne.runs import atomic_write
 from cerne.tokenizer import hf_config, hf_json
+from cerne.tokenizer.gguf import vocabulary_from_gguf
 from cerne.tokenizer.segments import Segmenter
 from cerne.tokenizer.special import DEFAULT_SPECIALS
 from cerne.tokenizer.stream import StreamDecoder
 from cerne.tokenizer.training import Sources, train_vocabulary
-from cerne.tokenizer.vocabulary import Vocabulary
+from cerne.tokenizer.vocabulary import Vocabulary, native_tokenizer
 
 Ids = npt.NDArray[np.uint32]
 IdsLike = Sequence[int] | npt.NDArray[np.integer[Any]]
@@ -32,7 +33,7 @@ FILE_NAME = "tokenizer.json"
 
 
 class Tokenizer:
-    """A byte-level BPE tokenizer. Immutable and thread-safe.
+    """A tokenizer: byte-level BPE, or SentencePiece from a GGUF file. Immutable and thread-safe.
 
     Text is str or bytes. A str is taken as UTF-8 (a lone surrogate becomes its three bytes); bytes
     may be anything. Encoding never yields a control token, whatever the text says.
@@ -43,15 +44,14 @@ class Tokenizer:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        self._native = NativeTokenizer(
-            vocabulary.token_bytes,
-            vocabulary.merges,
-            vocabulary.pattern,
-            {"ignore_merges": int(vocabulary.ignore_merges)},
-        )
+        self._native = native_tokenizer(vocabulary)
+        self._strips = vocabulary.pieces is not None and vocabulary.pieces.space_prefix
         self._added = {token.id: token for token in vocabulary.added}
+        self._ids_of_added = {i: np.array([i], dtype=np.uint32) for i in self._added}
         plain = [token for token in vocabulary.added if not token.special]
-        self._segmenter = Segmenter(plain, vocabulary.normalizer == "nfc")
+        self._segmenter = Segmenter(
+            plain, vocabulary.normalizer == "nfc", vocabulary.longest_first, self._strips
+        )
         self._is_added = np.zeros(self.vocab_size, dtype=bool)
         self._is_added[list(self._added)] = True
         self.special_tokens: dict[str, int] = {
@@ -78,12 +78,17 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
-        """Reads a folder with tokenizer.json (and tokenizer_config.json), or the file itself.
+        """Reads a folder with tokenizer.json (and tokenizer_config.json), or the file itself; or
+        the tokenizer inside a GGUF file.
 
         Raises:
             TokenizerError: there is none, it is damaged, or of a kind that is not supported.
+            ModelError: the GGUF file itself is damaged.
         """
         file = Path(path)
+        if file.suffix == ".gguf":
+            with GgufFile(file) as opened:
+                return cls(vocabulary_from_gguf(opened))
         if file.is_dir():
             file = file / FILE_NAME
         if not file.is_file():
@@ -169,34 +174,30 @@ class Tokenizer:
         data = to_utf8(text)
         if self._segmenter.is_trivial:
             return self._native.encode(data)
-        return self._join(
-            [
-                piece if isinstance(piece, int) else self._native.encode(piece)
-                for piece in self._segmenter.split(data)
-            ]
-        )
+        return self._encode_split([list(self._segmenter.split(data))], 1)[0]
 
     def encode_batch(self, texts: Iterable[str | bytes], threads: int | None = None) -> list[Ids]:
         """Ids of each text, uint32. `threads` None: one per core; the ids do not depend on it."""
         if self._segmenter.is_trivial:
             return self._native.encode_batch(map(to_utf8, texts), threads)
         split = [list(self._segmenter.split(to_utf8(text))) for text in texts]
+        return self._encode_split(split, threads)
+
+    def _encode_split(self, split: list[list[bytes | int]], threads: int | None) -> list[Ids]:
         stretches = (piece for pieces in split for piece in pieces if isinstance(piece, bytes))
         encoded = iter(self._native.encode_batch(stretches, threads))
-        return [
-            self._join([piece if isinstance(piece, int) else next(encoded) for piece in pieces])
+        parts = (
+            [self._ids_of_added[p] if isinstance(p, int) else next(encoded) for p in pieces]
             for pieces in split
-        ]
-
-    @staticmethod
-    def _join(parts: Sequence[int | Ids]) -> Ids:
-        arrays = [np.atleast_1d(np.asarray(part, dtype=np.uint32)) for part in parts]
-        return np.concatenate(arrays) if arrays else np.empty(0, dtype=np.uint32)
+        )
+        nothing = np.empty(0, dtype=np.uint32)
+        return [np.concatenate(arrays) if arrays else nothing for arrays in parts]
 
     def encode_with_offsets(self, text: str | bytes) -> tuple[list[int], npt.NDArray[np.int64]]:
         """Ids and the byte range (begin, end) of each in the UTF-8 text, int64 [T, 2].
 
-        Where the tokenizer brings text into form C, ranges are of the text in form C.
+        Where the tokenizer changes text first (form C, a space before it, bytes that it lacks),
+        ranges are of the changed text.
         """
         ids = self.encode_array(text)
         ends = np.cumsum(self.token_byte_lengths()[ids.astype(np.int64)], dtype=np.int64)
@@ -223,7 +224,8 @@ class Tokenizer:
         start = 0
         for at in (*marks, len(array)):
             if at > start:
-                parts.append(self._native.decode(array[start:at].astype(np.uint32)))
+                text = self._native.decode(array[start:at].astype(np.uint32))
+                parts.append(text.removeprefix(b" ") if self._strips else text)
             if at < len(array):
                 parts.append(self._text_of_added(int(array[at]), skip_special))
             start = at + 1
@@ -262,15 +264,24 @@ class Tokenizer:
 
     @cached_property
     def _lengths(self) -> npt.NDArray[np.int32]:
-        return np.array([len(self.token_bytes(i)) for i in range(self.vocab_size)], dtype=np.int32)
+        lengths = np.array([len(token) for token in self.vocabulary.token_bytes], dtype=np.int32)
+        for token_id in self._added:
+            lengths[token_id] = len(self._text_of_added(token_id, skip_special=True))
+        return lengths
 
     def stream(self, skip_special: bool = False) -> StreamDecoder:
         """A decoder for ids that arrive one by one; its pieces together equal `decode`."""
 
+        strips = self._strips
+
         def bytes_of(token_id: int) -> bytes:
+            nonlocal strips
             if token_id in self._added:
+                strips = self._strips
                 return self._text_of_added(token_id, skip_special)
-            return self.token_bytes(token_id)
+            text = self.token_bytes(token_id)
+            strip, strips = strips, False
+            return text.removeprefix(b" ") if strip else text
 
         return StreamDecoder(bytes_of)
 

@@ -14,12 +14,21 @@ CHAR_OF_BYTE = {
     byte: chr(byte) if i < len(_PRINTABLE) else chr(256 + i - len(_PRINTABLE))
     for i, byte in enumerate(BYTE_ORDER)
 }
-_BYTE_OF_CHAR = {char: byte for byte, char in CHAR_OF_BYTE.items()}
+_CHARACTERS = frozenset(CHAR_OF_BYTE.values())
+# Characters below 256 that stand for no byte become one outside latin-1, as all others are.
+_LATIN1_OF_CHAR = dict.fromkeys(map(chr, range(256)), chr(0xFFFF))
+_LATIN1_OF_CHAR |= {char: chr(byte) for byte, char in CHAR_OF_BYTE.items()}
+_TO_LATIN1 = str.maketrans(_LATIN1_OF_CHAR)
 
 
 def to_characters(token: bytes) -> str:
     """The written form of a token: b" the" -> "Ġthe"."""
     return token.decode("latin-1").translate(CHAR_OF_BYTE)
+
+
+def is_written(text: str) -> bool:
+    """Whether all characters stand for bytes, as `to_bytes` wants them."""
+    return _CHARACTERS.issuperset(text)
 
 
 def to_bytes(written: str) -> bytes:
@@ -29,8 +38,8 @@ def to_bytes(written: str) -> bytes:
         TokenizerError: a character stands for no byte.
     """
     try:
-        return bytes([_BYTE_OF_CHAR[char] for char in written])
-    except KeyError as error:
+        return written.translate(_TO_LATIN1).encode("latin-1")
+    except UnicodeEncodeError as error:
         raise TokenizerError(
             "a token holds a character that stands for no byte",
             value=written,
