@@ -24,6 +24,8 @@ VERBS = {
     "data": "prepare text as token shards; inspect them",
     "pretrain": "train a model on text",
     "sft": "fine-tune a model on conversations",
+    "quantize": "smaller weights: 4 to 8 bits in one GGUF file",
+    "convert": "a model as one GGUF file for llama.cpp and others",
     "generate": "continue a prompt",
     "chat": "talk with a model",
     "evaluate": "bits per byte, world tasks, comparison of two models",

@@ -1,0 +1,1 @@
+"""Smaller weights: types per tensor, calibration, and GGUF files that llama.cpp reads."""
