@@ -7,6 +7,7 @@ In: a `ModelConfig` and Hugging Face's tensor names. Out: the architecture, the 
 
 from __future__ import annotations
 
+import math
 import re
 
 from cerne.errors import ModelError
@@ -107,10 +108,13 @@ def _rope(config: ModelConfig) -> tuple[dict[str, int | float], dict[str, str]]:
         "original_max_position_embeddings": "rope.scaling.original_context_length",
         "low_freq_factor": "rope.scaling.low_freq_factor",
         "high_freq_factor": "rope.scaling.high_freq_factor",
-        "attention_factor": "rope.scaling.attn_factor",
         "beta_fast": "rope.scaling.yarn_beta_fast",
         "beta_slow": "rope.scaling.yarn_beta_slow",
         "truncate": "rope.scaling.truncate",
     }
     numbers |= {names[key]: value for key, value in given.items() if key in names}
+    if "attention_factor" in given:
+        # GGUF files say what multiplies YaRN's own magnitude.
+        own = 0.1 * math.log(numbers["rope.scaling.factor"]) + 1.0
+        numbers["rope.scaling.attn_factor"] = float(given["attention_factor"]) / own
     return numbers, {"rope.scaling.type": scaling.kind}

@@ -58,6 +58,12 @@ CERNE_TEST(models_that_contradict_themselves_are_refused) {
   number("rope.freq_base", 0.0, "freq_base");
   refuse_build([](cerne_model*, Tensors&, std::string&) {}, "no llama.context_length");
   refuse_build(
+      [](cerne_model* model, Tensors&, std::string&) {
+        numbers_but(model, "", 0);
+        set_number(model, "attn_logit_softcapping", 50.0);
+      },
+      "llama.attn_logit_softcapping = 50, which this engine does not know");
+  refuse_build(
       [](cerne_model* model, Tensors&, std::string& architecture) {
         numbers_but(model, "", 0);
         architecture = "mamba";

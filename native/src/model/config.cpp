@@ -1,5 +1,7 @@
 // From the numbers of a stored model to its configuration, with each number checked.
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "gguf_cursor.h"
 #include "model/model.h"
@@ -47,6 +49,45 @@ class Numbers {
   const ModelSource& source_;
 };
 
+// Every number that is read here or in model.cpp, and those that change nothing.
+const char* const kKnown[] = {"vocab_size",
+                              "context_length",
+                              "block_count",
+                              "embedding_length",
+                              "feed_forward_length",
+                              "attention.head_count",
+                              "attention.head_count_kv",
+                              "attention.key_length",
+                              "attention.value_length",
+                              "attention.layer_norm_rms_epsilon",
+                              "attention.sliding_window",
+                              "attention.sliding_window_pattern",
+                              "expert_count",
+                              "expert_used_count",
+                              "rope.dimension_count",
+                              "rope.freq_base",
+                              "rope.freq_base_swa",
+                              "rope.scaling.factor",
+                              "rope.scaling.original_context_length",
+                              "rope.scaling.low_freq_factor",
+                              "rope.scaling.high_freq_factor",
+                              "rope.scaling.yarn_beta_fast",
+                              "rope.scaling.yarn_beta_slow",
+                              "rope.scaling.attn_factor",
+                              "rope.scaling.truncate",
+                              "rope.scaling.finetuned"};
+
+// A number without a reader would be ignored in silence, and the answers would be wrong.
+void require_known(const ModelSource& source) {
+  for (const auto& [name, value] : source.numbers) {
+    const auto same = [&](const char* known) { return name == known; };
+    if (std::none_of(std::begin(kKnown), std::end(kKnown), same)) {
+      throw invalid("the model has " + source.architecture + "." + name + " = " + plain(value) +
+                    ", which this engine does not know");
+    }
+  }
+}
+
 constexpr size_t kMaxWidth = size_t{1} << 20;
 constexpr size_t kMaxContext = size_t{1} << 30;
 
@@ -70,6 +111,7 @@ ModelConfig config_of(const ModelSource& source) {
   if (kind != "llama" && kind != "qwen2" && kind != "qwen3" && kind != "gemma3") {
     throw invalid("the architecture is " + quoted(kind) + "; this engine runs " + kArchitectures);
   }
+  require_known(source);
   const Numbers numbers(source);
   if (numbers.number("expert_count", 0.0) != 0.0) {
     throw invalid("the model is a mixture of experts, which this engine does not run");

@@ -110,7 +110,7 @@ RopeScaling scaling_of(const ModelSource& source) {
   scaling.high_freq_factor = number_or(source, "rope.scaling.high_freq_factor", 4.0);
   scaling.beta_fast = number_or(source, "rope.scaling.yarn_beta_fast", 32.0);
   scaling.beta_slow = number_or(source, "rope.scaling.yarn_beta_slow", 1.0);
-  scaling.attention_factor = number_or(source, "rope.scaling.attn_factor", 0.0);
+  scaling.attention_factor = number_or(source, "rope.scaling.attn_factor", 1.0);
   scaling.truncate = number_or(source, "rope.scaling.truncate", 1.0) != 0.0;
   return scaling;
 }

@@ -67,6 +67,10 @@ void check(size_t head_dim, double theta, const RopeScaling& scaling) {
     throw invalid("rope.scaling.original_context_length " +
                   std::to_string(scaling.original_context) + "; allowed: 1 to 1e12");
   }
+  if (!(scaling.attention_factor > 0.0 && scaling.attention_factor < 1e6)) {
+    throw invalid("rope.scaling.attn_factor " + std::to_string(scaling.attention_factor) +
+                  "; allowed: above 0 to 1e6");
+  }
   if (!(scaling.beta_fast > 0.0 && scaling.beta_slow > 0.0 &&
         scaling.low_freq_factor < scaling.high_freq_factor)) {
     throw invalid("the numbers of rope.scaling contradict each other");
@@ -101,8 +105,7 @@ RopeFrequencies rope_frequencies(size_t head_dim, double theta, const RopeScalin
   }
   if (yarn) {
     const double own = 0.1 * log64(scaling.factor) + 1.0;
-    result.magnitude =
-        static_cast<float>(scaling.attention_factor > 0.0 ? scaling.attention_factor : own);
+    result.magnitude = static_cast<float>(scaling.attention_factor * own);
   }
   return result;
 }

@@ -18,7 +18,7 @@ struct RopeScaling {
   double high_freq_factor = 4.0;  // llama3
   double beta_fast = 32.0;        // yarn
   double beta_slow = 1.0;         // yarn
-  double attention_factor = 0.0;  // yarn: multiplies cosines and sines; 0: 0.1 ln(factor) + 1
+  double attention_factor = 1.0;  // yarn: multiplies the magnitude 0.1 ln(factor) + 1
   bool truncate = true;           // yarn: whole dimensions as the ends of its ramp
 };
 
