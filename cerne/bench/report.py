@@ -141,7 +141,8 @@ def write_results(path: Path, results: Mapping[str, Any]) -> None:
 
 def _without_folders(argument: str) -> str:
     # A result file must not tell where someone keeps their files.
-    return Path(argument).name if Path(argument).is_absolute() else argument
+    name, separator, value = argument.rpartition("=")
+    return name + separator + Path(value).name if Path(value).is_absolute() else argument
 
 
 def _rounded(value: float) -> float:

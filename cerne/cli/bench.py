@@ -176,3 +176,55 @@ def determinism(
         print_json(results)
     if not all(found["all_same"] for found in results["models"].values()):
         raise typer.Exit(1)
+
+
+@app.command()
+def cpu(
+    models: list[str] = typer.Option(
+        ..., "--model", help="A GGUF file, or smollm2; may be given more than once."
+    ),
+    peers: list[str] = typer.Option(
+        [], "--peer", help="llama.cpp, ik, ctranslate2 or all; default: those installed."
+    ),
+    peer_pythons: list[str] = typer.Option(
+        [],
+        "--peer-python",
+        metavar="[PEER=]PATH",
+        help="The interpreter that has a peer, or all of them; default: this one.",
+    ),
+    threads: str = typer.Option("1,2", "--threads", help="Thread counts, separated by commas."),
+    repetitions: int = typer.Option(5, "--repetitions", min=1, help="Rounds of all engines."),
+    tokens: int = typer.Option(32, "--tokens", help="Steps of each decode."),
+    long: bool = typer.Option(False, "--long", help="Decode at a context of 4,096 too."),
+    out: Path = typer.Option(
+        Path("docs/results/cpu.json"), "--out", "-o", help="Where the results are written."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object on the last line."),
+) -> None:
+    """Inference speed and memory beside llama.cpp, ik_llama.cpp and CTranslate2 on the same file.
+
+    Every engine has a process of its own and they take turns; a ratio is the peer's median step
+    time over ours within a round. Peers are Python packages: llama-cpp-python,
+    ik-llama-cpp-python, ctranslate2 (in int8, random weights of the same shape).
+
+    Example: cerne bench cpu --model smollm2 --peer llama.cpp --peer-python peers/bin/python
+    """
+    from cerne.bench.cpu import run
+    from cerne.bench.report import write_results
+
+    counts = threads.replace(" ", "").split(",")
+    if not all(count.isdecimal() and 1 <= int(count) <= 1024 for count in counts):
+        raise InputError("a thread count is out of range", value=threads, allowed="1 to 1024")
+    results = run(
+        models,
+        peers=peers,
+        peer_pythons=peer_pythons,
+        threads=[int(count) for count in counts],
+        repetitions=repetitions,
+        tokens=tokens,
+        long=long,
+    )
+    write_results(out, results)
+    print(f"\nwrote {out}")
+    if as_json:
+        print_json(results)
