@@ -21,6 +21,7 @@ from cerne.bench.cpu_limits import ModelCost, model_cost, read_bandwidth
 from cerne.bench.cpu_process import OURS, Contender, Worker, find_peers, parse_pythons
 from cerne.bench.cpu_report import Stage, overall_ratios, stage_results, stage_table
 from cerne.bench.report import Spread, with_circumstances
+from cerne.bench.train import matmul_peak
 from cerne.engine.locate import find_model
 from cerne.errors import EngineError, InputError, ModelError
 from cerne.progress import Progress, say
@@ -101,6 +102,7 @@ def run(
     for reason in missing:
         say(reason)
     bandwidth = {count: Spread.of(read_bandwidth(count)) for count in threads}
+    products = {count: matmul_peak(count) for count in threads}
     about: dict[str, Any] = {}
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="cerne-bench-") as scratch:
@@ -116,14 +118,16 @@ def run(
                 stage = measurement.measure(cases(tokens, long), repetitions)
                 about |= measurement.about
                 results[name]["threads"][str(count)] = stage_results(
-                    stage, costs[name], bandwidth[count]
+                    stage, costs[name], bandwidth[count].median, products[count]
                 )
                 title = f"{name}, {count} thread{'s' if count > 1 else ''}"
                 print(f"\n{title}\n{stage_table(stage)}", flush=True)
     limits = {
         "dram_read_bytes_s": {str(count): spread.to_json() for count, spread in bandwidth.items()},
-        "how": "libc memchr over 512 MiB, each thread its part; a model near the size of the last "
-        "level of cache can exceed it",
+        "float32_matmul_operations_s": {str(count): rate for count, rate in products.items()},
+        "how": "read: libc memchr over 512 MiB, each thread its part; a model near the size of the "
+        "last level of cache can exceed it. float32: torch.mm of width 1024; int8 products can "
+        "exceed it, about twofold where the processor has AVX2 only",
     }
     return with_circumstances(
         {

@@ -65,8 +65,15 @@ class Stage:
         return [name for name in self.times[case] if name != OURS]
 
 
-def stage_results(stage: Stage, cost: ModelCost, bandwidth: Spread) -> dict[str, Any]:
-    """A stage, JSON-ready."""
+def stage_results(
+    stage: Stage, cost: ModelCost, bandwidth: float, matmul_peak: float
+) -> dict[str, Any]:
+    """A stage, JSON-ready.
+
+    Args:
+        bandwidth: bytes per second that as many threads read from memory.
+        matmul_peak: float32 operations per second of as many threads.
+    """
     found: dict[str, Any] = {}
     for case, engines in stage.times.items():
         found[case] = {
@@ -74,7 +81,7 @@ def stage_results(stage: Stage, cost: ModelCost, bandwidth: Spread) -> dict[str,
                 engine: {
                     "rate_tok_s": stage.rates(case, engine).to_json(),
                     "best_step_tok_s": round(stage.best_rate(case, engine), 2),
-                    **_shares(stage, case, engine, cost, bandwidth),
+                    **_shares(stage, case, engine, cost, bandwidth, matmul_peak),
                 }
                 for engine in engines
             },
@@ -92,13 +99,14 @@ def stage_results(stage: Stage, cost: ModelCost, bandwidth: Spread) -> dict[str,
 
 
 def _shares(
-    stage: Stage, case: str, engine: str, cost: ModelCost, bandwidth: Spread
+    stage: Stage, case: str, engine: str, cost: ModelCost, bandwidth: float, matmul_peak: float
 ) -> dict[str, float]:
     rate = stage.rates(case, engine).median
     if case == "decode":
-        return {"share_of_dram_read": round(rate * cost.bytes_per_token / bandwidth.median, 3)}
+        return {"share_of_dram_read": round(rate * cost.bytes_per_token / bandwidth, 3)}
     if case.startswith("prefill"):
-        return {"matrix_operations_s": float(f"{rate * cost.operations_per_token:.5g}")}
+        share = rate * cost.operations_per_token / matmul_peak
+        return {"times_float32_matmul_peak": round(share, 3)}
     return {}
 
 

@@ -69,6 +69,7 @@ def fake_peer(tmp_path, monkeypatch):
     (folder / "llama_cpp.py").write_text(FAKE_LLAMA, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(folder))
     monkeypatch.setattr(cpu, "read_bandwidth", lambda threads: [2e9, 3e9, 4e9])
+    monkeypatch.setattr(cpu, "matmul_peak", lambda threads: 1e11)
     return folder
 
 
@@ -94,6 +95,9 @@ def test_results_hold_what_others_rely_on(model, fake_peer, tmp_path):
     share = decode["engines"]["cerne"]["share_of_dram_read"]
     rate = decode["engines"]["cerne"]["rate_tok_s"]["median"]
     assert share == pytest.approx(rate * tiny["bytes_per_token"] / 3e9, abs=1e-3)
+    prompt = stage["cases"]["prefill512"]["engines"]["cerne"]
+    operations_s = prompt["rate_tok_s"]["median"] * tiny["operations_per_token"]
+    assert prompt["times_float32_matmul_peak"] == pytest.approx(operations_s / 1e11, abs=1e-3)
     batch = stage["cases"]["batch8"]["engines"]["llama.cpp"]["rate_tok_s"]
     assert batch["high"] < 8 * 500
     assert stage["starts"]["cerne"]["peak_rss_bytes"]["median"] > 1e6
@@ -217,7 +221,7 @@ def test_ratios_are_of_the_same_round_and_steps_are_medians():
     assert stage.rates("batch8", "cerne") == Spread(4.0, 2.0, 8.0, 3)
     assert stage.best_ratio("batch8", "fast") == 4.0
     cost = cpu_limits.ModelCost(100, 100, 100, 100, 100, None)
-    results = cpu_report.stage_results(stage, cost, Spread.of([1.0]))
+    results = cpu_report.stage_results(stage, cost, 1.0, 1.0)
     overall = cpu_report.overall_ratios({"m": {"threads": {"1": results, "2": results}}})
     assert overall["ratios"] == {"batch8": 1.5}
     assert overall["ratios_of_peers"] == {"slow": {"batch8": 4.0}, "fast": {"batch8": 1.5}}
