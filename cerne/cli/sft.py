@@ -64,11 +64,11 @@ def sft(
 
 def _preview(recipe: SftRecipe) -> dict[str, Any]:
     """Counts of the data, and the first conversation with its trained parts in brackets."""
-    from cerne.engine.locate import find_model
+    from cerne.engine.locate import find_model_directory
     from cerne.tokenizer.bpe import Tokenizer
     from cerne.tune.sft import load_data
 
-    tokenizer = Tokenizer.load(find_model(recipe.model.path))
+    tokenizer = Tokenizer.load(find_model_directory(recipe.model.path))
     data = load_data(recipe.data, tokenizer, recipe.train.seq_len)
     first = data.train[0]
     parts, before = [], False

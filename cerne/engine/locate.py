@@ -1,53 +1,78 @@
-"""From what a user calls MODEL to a model directory.
+"""From what a user calls MODEL to a model directory or a GGUF file.
 
-A model directory is taken as it is; a run directory stands for its newest model. Everything else is
-an error that says what it is and what would do.
+A model directory or a GGUF file is taken as it is; a run directory stands for its newest model; a
+name may be that of an installed model package. Everything else is an error that says what it is and
+what would do.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from cerne.errors import ModelError
+from cerne.engine.packages import PACKAGES, package_model
+from cerne.errors import ModelError, nearest
+from cerne.model.gguf import is_gguf
 from cerne.runs import RunDirectory
 
 CONFIG = "config.json"
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+_ALLOWED = "a model directory, a run directory, a .gguf file or an installed model package"
 
 
 def find_model(name: str | Path) -> Path:
-    """The model directory that `name` stands for.
+    """The model directory or GGUF file that `name` stands for; what lies at a path comes first.
 
     Raises:
         ModelError: nothing there, or something that is not a model.
+        EnvironmentLack: the name of a model package that is not installed.
     """
     path = Path(name)
     if path.is_dir():
         return _in_folder(path)
-    if path.suffix == ".gguf":
+    if path.is_file() or path.suffix in _PICKLED:
+        return _file(path)
+    packaged = package_model(str(name))
+    if packaged is not None:
+        return packaged
+    raise ModelError(
+        "there is no such model",
+        value=str(path),
+        allowed=f"{_ALLOWED} ({', '.join(PACKAGES)})",
+        hint=nearest(str(name), PACKAGES) or "cerne demo, which trains one into runs/demo",
+    )
+
+
+def find_model_directory(name: str | Path) -> Path:
+    """As `find_model`, for what needs weights that can be trained: no GGUF file.
+
+    Raises:
+        ModelError: nothing there, or no model directory.
+        EnvironmentLack: the name of a model package that is not installed.
+    """
+    found = find_model(name)
+    if found.is_file():
         raise ModelError(
-            "this version does not run GGUF files",
-            value=str(path),
+            "this needs a model directory; a GGUF file can only be run",
+            value=str(found),
             allowed="a model directory with config.json, model.safetensors and tokenizer.json",
         )
+    return found
+
+
+def _file(path: Path) -> Path:
+    if is_gguf(path):
+        return path
     if path.suffix in _PICKLED:
         raise ModelError(
             "pickled weights are not read: opening them would run code from the file",
             value=str(path),
-            allowed="a model directory with model.safetensors",
-        )
-    if path.is_file():
-        raise ModelError(
-            "a model is a directory, not a file",
-            value=str(path),
-            allowed="a model directory or a run directory",
-            hint=str(path.parent) if (path.parent / CONFIG).is_file() else None,
+            allowed=_ALLOWED,
         )
     raise ModelError(
-        "there is no such model",
+        "a model is a directory or a GGUF file, and this is neither",
         value=str(path),
-        allowed="a model directory or a run directory",
-        hint="cerne demo, which trains one into runs/demo",
+        allowed=_ALLOWED,
+        hint=str(path.parent) if (path.parent / CONFIG).is_file() else None,
     )
 
 

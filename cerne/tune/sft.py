@@ -30,7 +30,7 @@ from cerne.data.memory import MemoryStore
 from cerne.data.packing import Batch
 from cerne.data.report import RowReport
 from cerne.device import resolve_device, resolve_precision, set_threads
-from cerne.engine.locate import find_model
+from cerne.engine.locate import find_model_directory
 from cerne.errors import ConfigError, DataError
 from cerne.model.hf import load_model, parent_of, read_provenance
 from cerne.model.loss import cross_entropy_sum
@@ -83,7 +83,7 @@ def run_sft(
         recipe = resumed_recipe(run, recipe)
         start, parents = checkpoint, read_provenance(checkpoint).get("parents", [])
     else:
-        start = find_model(recipe.model.path)
+        start = find_model_directory(recipe.model.path)
         parents = [parent_of(start)]
         if ranks.first:
             atomic_write(run.path / "recipe.toml", dump_toml(recipe))

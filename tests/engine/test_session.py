@@ -196,7 +196,7 @@ def test_a_run_directory_stands_for_its_newest_model(model_dir, tmp_path):
 
 def test_what_is_not_a_model_is_refused_with_a_reason(tmp_path, model_dir):
     for name, reason in (
-        ("x.gguf", "does not run GGUF"),
+        ("x.gguf", "there is no such model"),
         ("x.pt", "pickled weights are not read"),
         ("missing", "there is no such model"),
     ):
@@ -204,7 +204,7 @@ def test_what_is_not_a_model_is_refused_with_a_reason(tmp_path, model_dir):
             cerne.load(tmp_path / name)
     with pytest.raises(ModelError, match="holds no model"):
         cerne.load(tmp_path)
-    with pytest.raises(ModelError, match="a directory, not a file"):
+    with pytest.raises(ModelError, match="a directory or a GGUF file"):
         cerne.load(model_dir / "model.safetensors")
 
 

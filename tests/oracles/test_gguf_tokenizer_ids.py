@@ -51,9 +51,9 @@ def test_ids_of_smollm2_equal_llama_cpp_on_every_corpus(shared_dir: Path) -> Non
 
 
 @pytest.fixture(scope="module")
-def gemma(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of Gemma 3 270M, put together from its parts."""
-    return gemma3(tmp_path_factory.mktemp("gemma"))
+def gemma() -> Path:
+    """The file of Gemma 3 270M."""
+    return gemma3()
 
 
 @pytest.mark.slow
