@@ -1,4 +1,5 @@
 // The two 16-bit float formats as binary32, which is exact, and the way back to binary16.
+// `static`: a copy compiled for one instruction set must never serve another's callers.
 #ifndef CERNE_SRC_FORMATS_HALF_H_
 #define CERNE_SRC_FORMATS_HALF_H_
 
@@ -10,7 +11,7 @@
 namespace cerne {
 
 // IEEE-754 binary16. A signalling NaN becomes quiet and keeps its payload, as in hardware.
-inline float half_to_float(uint16_t half) {
+static inline float half_to_float(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
   const uint32_t exponent = (half >> 10) & 31;
   const uint32_t fraction = half & 1023;
@@ -28,7 +29,7 @@ inline float half_to_float(uint16_t half) {
 
 // Rounded to nearest, ties to even, as the hardware does; too large becomes infinite, a NaN becomes
 // quiet and keeps the upper part of its payload.
-inline uint16_t float_to_half(float value) {
+static inline uint16_t float_to_half(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (bits >> 16) & 0x8000u;
   const uint32_t magnitude = bits & 0x7fffffffu;
@@ -49,12 +50,12 @@ inline uint16_t float_to_half(float value) {
 }
 
 // bfloat16 is the upper half of a binary32.
-inline float bfloat16_to_float(uint16_t bits) {
+static inline float bfloat16_to_float(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
 // The scale or the minimum of a block.
-inline float load_half(const uint8_t* bytes) { return half_to_float(load<uint16_t>(bytes)); }
+static inline float load_half(const uint8_t* bytes) { return half_to_float(load<uint16_t>(bytes)); }
 
 }  // namespace cerne
 

@@ -1,4 +1,5 @@
 // The functions of docs/arithmetic.md, section 6, one operation at a time: their definition.
+// `static`: a copy compiled for one instruction set must never serve another's callers.
 #ifndef CERNE_SRC_KERNELS_MATH_H_
 #define CERNE_SRC_KERNELS_MATH_H_
 
@@ -26,11 +27,11 @@ inline constexpr float kCube = 0.0447150011f;
 }  // namespace gelu32
 
 // 2^n for n in -126 .. 127.
-inline float power_of_two(int32_t n) {
+static inline float power_of_two(int32_t n) {
   return std::bit_cast<float>(static_cast<uint32_t>(n + 127) << 23);
 }
 
-inline float exp(float x) {
+static inline float exp(float x) {
   if (x > exp32::kOverflow) return std::numeric_limits<float>::infinity();
   if (x < exp32::kUnderflow) return 0.0f;
   if (x != x) return x;
@@ -44,9 +45,9 @@ inline float exp(float x) {
   return (p * power_of_two(half)) * power_of_two(whole - half);
 }
 
-inline float silu(float x) { return x / (1.0f + exp(-x)); }
+static inline float silu(float x) { return x / (1.0f + exp(-x)); }
 
-inline float gelu(float x) {
+static inline float gelu(float x) {
   const float u = gelu32::kScale * (x + gelu32::kCube * ((x * x) * x));
   return x / (1.0f + exp(-2.0f * u));
 }
