@@ -1,4 +1,5 @@
 #include "model/linear.h"
+#include "zeroed_memory.h"
 
 #include <algorithm>
 

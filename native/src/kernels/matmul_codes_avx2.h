@@ -22,6 +22,10 @@
 namespace cerne {
 namespace avx2 {
 
+// Keeps a sum where it is written: GCC would turn the sums of a block into trees, whose parts do
+// not fit the registers.
+__attribute__((always_inline)) inline void pin(__m256i& sum) { __asm__("" : "+x"(sum)); }
+
 // Bits of the codes as the sums see them: the levels of IQ4_NL have a sign.
 constexpr int code_bits(WeightType type) {
   return type == WeightType::kIq4Nl ? 8 : layout_of(type).bits;
@@ -151,6 +155,7 @@ __attribute__((always_inline)) inline void block_sums(const Codes& codes, const 
             product = _mm256_maddubs_epi16(w[half], x);
           }
           pairs[t][half] = i == 0 ? product : _mm256_add_epi16(pairs[t][half], product);
+          pin(pairs[t][half]);
         }
       }
     }
@@ -166,16 +171,20 @@ __attribute__((always_inline)) inline void block_sums(const Codes& codes, const 
         }
         const __m256i sum = _mm256_madd_epi16(pairs[t][half], factor);
         sums[t][half] = part == 0 ? sum : _mm256_add_epi32(sums[t][half], sum);
+        pin(sums[t][half]);
       }
     }
   }
 }
 
-// What is still to be taken from the sum of stored codes: `offset` for each code. Q6_K's is in
-// its bias.
-template <WeightType kType>
+// What is taken from each code after the sums. Q6_K's offset is in its bias.
+constexpr int late_offset(WeightType type) {
+  return code_bits(type) == 6 ? 0 : layout_of(type).offset;
+}
+
+// The sum of codes that are `kOffset` less.
+template <int kOffset>
 inline __m256i without_offset(__m256i sum, int32_t activation_sum) {
-  constexpr int kOffset = code_bits(kType) == 6 ? 0 : layout_of(kType).offset;
   if constexpr (kOffset == 0) return sum;
   constexpr int kShift = kOffset == 8 ? 3 : 4;
   return _mm256_sub_epi32(sum, _mm256_slli_epi32(_mm256_set1_epi32(activation_sum), kShift));

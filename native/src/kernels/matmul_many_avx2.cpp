@@ -78,7 +78,7 @@ struct TileOutput {
 };
 
 // Adds a piece of the columns to the sums of kTokens tokens from `token` on.
-template <WeightType kType, int kTokens>
+template <int kBits, int kOffset, int kTokens>
 void add_tile(const Piece& piece, const Window& window, const Activations& x, size_t token,
               const int32_t* bias, const TileOutput& out) {
   const size_t blocks = x.width / 32;
@@ -94,12 +94,12 @@ void add_tile(const Piece& piece, const Window& window, const Activations& x, si
     const UnpackedCodes unpacked = {piece.codes[b]};
     const BlockInput in = {codes + 32 * b, x.width, bias + 2 * b, 2 * kPieceBlocks};
     __m256i sums[kTokens][2];
-    block_sums<code_bits(kType), kTokens>(unpacked, in, &piece.pairs[b], sums);
+    block_sums<kBits, kTokens>(unpacked, in, &piece.pairs[b], sums);
 #pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) {
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half) {
-        const __m256i isum = without_offset<kType>(sums[t][half], x_sums[t * blocks + b]);
+        const __m256i isum = without_offset<kOffset>(sums[t][half], x_sums[t * blocks + b]);
         const __m256 dw = _mm256_load_ps(piece.dw[b] + 8 * half);
         acc[t][half] = add_scaled(acc[t][half], dw, scales[t * blocks + b], isum);
       }
@@ -109,23 +109,26 @@ void add_tile(const Piece& piece, const Window& window, const Activations& x, si
 }
 
 // All tokens of the window, kTokens at a time, the rest in smaller tiles.
-template <WeightType kType, int kTokens>
+template <int kBits, int kOffset, int kTokens>
 void add_tiles(const Piece& piece, const Window& window, const Activations& x, size_t done,
                const int32_t* bias, TileOutput out) {
   for (; done + kTokens <= window.tokens; done += kTokens) {
     const size_t token = window.first_token + done;
     const TileOutput tile = {out.first + token * out.stride, out.stride, out.rows};
-    add_tile<kType, kTokens>(piece, window, x, token, bias + done * 2 * kPieceBlocks, tile);
+    add_tile<kBits, kOffset, kTokens>(piece, window, x, token, bias + done * 2 * kPieceBlocks,
+                                      tile);
   }
-  if constexpr (kTokens > 1) add_tiles<kType, kTokens - 1>(piece, window, x, done, bias, out);
+  if constexpr (kTokens > 1)
+    add_tiles<kBits, kOffset, kTokens - 1>(piece, window, x, done, bias, out);
 }
 
 // `acc` of section 3 for the tokens of a window, columns before it included.
 template <WeightType kType>
 void add_window(const PanelRange& range, const Activations& x, const Window& window, float* output,
                 size_t stride) {
+  constexpr int kBits = code_bits(kType);
   int32_t bias[kGroupTokens * kPieceBlocks * 2];
-  if constexpr (code_bits(kType) == 6) {
+  if constexpr (kBits == 6) {
     for (size_t t = 0; t < window.tokens; ++t) {
       const int8_t* const codes = x.codes + (window.first_token + t) * x.width;
       for (size_t b = 0; b < window.blocks; ++b) {
@@ -138,7 +141,7 @@ void add_window(const PanelRange& range, const Activations& x, const Window& win
   for (size_t n = range.first_row; n < range.end_row; n += kPanelRows) {
     unpack<kType>(panel, window, &piece);
     const TileOutput out = {output + n, stride, rows_of_panel(range, n)};
-    add_tiles<kType, tile_tokens(code_bits(kType))>(piece, window, x, 0, bias, out);
+    add_tiles<kBits, late_offset(kType), tile_tokens(kBits)>(piece, window, x, 0, bias, out);
     panel += range.panel_bytes;
   }
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cpu.h"
+#include "model/weight_memory.h"
 
 namespace cerne {
 namespace {
@@ -19,10 +19,8 @@ const PanelLayout* layout_of(const TensorType& type) {
 
 Linear::Linear(const TensorType& type, const uint8_t* data, size_t num_rows, size_t width,
                const uint32_t* row_order)
-    : layout_(layout_of(type)),
-      num_rows_(num_rows),
-      width_(width),
-      panels_(num_panels() * layout_->panel_bytes(width)) {
+    : layout_(layout_of(type)), num_rows_(num_rows), width_(width) {
+  const std::shared_ptr<uint8_t> panels = weight_memory(size_bytes());
   const size_t row_bytes = width / type.block_values * type.block_bytes;
   for (size_t panel = 0; panel < num_panels(); ++panel) {
     const uint8_t* rows[kPanelRows] = {};
@@ -30,8 +28,9 @@ Linear::Linear(const TensorType& type, const uint8_t* data, size_t num_rows, siz
       const size_t n = panel * kPanelRows + i;
       if (n < num_rows) rows[i] = data + (row_order == nullptr ? n : row_order[n]) * row_bytes;
     }
-    pack_panel(*layout_, rows, width, panels_.data() + panel * layout_->panel_bytes(width));
+    pack_panel(*layout_, rows, width, panels.get() + panel * layout_->panel_bytes(width));
   }
+  panels_ = panels;
 }
 
 bool Linear::reads_codes() const { return !layout_->is_float(); }
@@ -43,14 +42,14 @@ size_t Linear::size_bytes() const { return num_panels() * layout_->panel_bytes(w
 void Linear::multiply(const Activations& x, size_t first_panel, size_t end_panel, float* output,
                       size_t stride) const {
   const size_t panel_bytes = layout_->panel_bytes(width_);
-  const PanelRange range = {panels_.data() + first_panel * panel_bytes, panel_bytes,
+  const PanelRange range = {panels_.get() + first_panel * panel_bytes, panel_bytes,
                             first_panel * kPanelRows, std::min(end_panel * kPanelRows, num_rows_)};
   matmul(*layout_, range, x, output, stride);
 }
 
 void Linear::row(size_t n, float* values) const {
   const size_t lane = n % kPanelRows;
-  const uint8_t* const panel = panels_.data() + n / kPanelRows * layout_->panel_bytes(width_);
+  const uint8_t* const panel = panels_.get() + n / kPanelRows * layout_->panel_bytes(width_);
   if (layout_->is_float()) {
     for (size_t k = 0; k < width_; ++k) values[k] = read_float(*layout_, panel, k, lane);
     return;

@@ -5,11 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "formats/tensor_type.h"
 #include "kernels/matmul.h"
 #include "kernels/quantize_activations.h"
-#include "zeroed_memory.h"
 
 namespace cerne {
 
@@ -40,7 +40,7 @@ class Linear {
   const PanelLayout* layout_;
   size_t num_rows_;
   size_t width_;
-  ZeroedArray<uint8_t> panels_;
+  std::shared_ptr<const uint8_t> panels_;
 };
 
 }  // namespace cerne
