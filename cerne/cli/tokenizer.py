@@ -189,7 +189,10 @@ def _input_bytes(text: str | None, file: Path | None) -> bytes:
 
 def _print_description(facts: dict[str, Any]) -> None:
     print(f"vocabulary   {facts['vocab_size']} ids, {facts['merges']} merges")
-    print(f"pattern      {facts['pattern']}, normalizer {facts['normalizer'] or 'none'}")
+    kind = facts["pattern"] if facts["pattern"] else "none (SentencePiece)"
+    print(f"pattern      {kind}, normalizer {facts['normalizer'] or 'none'}")
+    if facts["missing_bytes"]:
+        print(f"left out     {facts['missing_bytes']} of the 256 bytes, which no token holds")
     print(f"digest       {facts['digest']}")
     for name, token in facts["special_tokens"].items():
         roles = [r for r in ("pad", "eos", "bos") if facts[f"{r}_token_id"] == token]

@@ -217,8 +217,9 @@ class GgufFile(NativeHandle):
             self._open(), index, ffi.from_buffer("uint8_t[]", text), len(text), size, at
         )
         check(status, ModelError)
-        ends = offsets.tolist()
-        return [_text(bytes(text[a:b])) for a, b in itertools.pairwise(ends)]
+        blob = bytes(text)
+        bounds = itertools.pairwise(offsets.tolist())
+        return [blob[a:b].decode("utf-8", "surrogateescape") for a, b in bounds]
 
 
 def _text(raw: bytes) -> str:

@@ -25,7 +25,7 @@ from cerne.tokenizer.segments import Segmenter
 from cerne.tokenizer.special import DEFAULT_SPECIALS
 from cerne.tokenizer.stream import StreamDecoder
 from cerne.tokenizer.training import Sources, train_vocabulary
-from cerne.tokenizer.vocabulary import Vocabulary, native_tokenizer
+from cerne.tokenizer.vocabulary import Vocabulary, native_tokenizer, pieces_digest
 
 Ids = npt.NDArray[np.uint32]
 IdsLike = Sequence[int] | npt.NDArray[np.integer[Any]]
@@ -107,7 +107,11 @@ class Tokenizer:
         return cls(hf_config.with_config(vocabulary, file.parent))
 
     def save(self, folder: str | Path) -> None:
-        """Writes tokenizer.json and tokenizer_config.json into the folder, which may be new."""
+        """Writes tokenizer.json and tokenizer_config.json into the folder, which may be new.
+
+        Raises:
+            TokenizerError: it has pieces, for which there is only the GGUF file.
+        """
         atomic_write(Path(folder) / FILE_NAME, self._json)
         atomic_write(Path(folder) / hf_config.FILE_NAME, hf_config.config_to_json(self.vocabulary))
 
@@ -117,7 +121,9 @@ class Tokenizer:
 
     @cached_property
     def digest(self) -> str:
-        """Hex SHA-256 of tokenizer.json as `save` writes it."""
+        """Hex SHA-256 of tokenizer.json as `save` writes it, or of what stands in its place."""
+        if self.vocabulary.pieces is not None:
+            return pieces_digest(self.vocabulary, self.vocabulary.pieces)
         return hashlib.sha256(self._json).hexdigest()
 
     @property

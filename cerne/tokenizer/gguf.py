@@ -19,7 +19,7 @@ from cerne.native.gguf import GgufFile
 from cerne.tokenizer.byte_level import is_written, to_bytes
 from cerne.tokenizer.gguf_names import ALWAYS_CONTROL, pre_tokenizer
 from cerne.tokenizer.special import END_OF_TURN_NAMES, AddedToken, Roles
-from cerne.tokenizer.vocabulary import SPACE, Pieces, Vocabulary
+from cerne.tokenizer.vocabulary import Pieces, Vocabulary
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5
 # Files write "no such token" as -1 in an unsigned field.
@@ -98,7 +98,9 @@ def _sentence_piece(file: GgufFile) -> Vocabulary:
             f"{len(missing)} of the 256 byte tokens are missing, so some text could not be encoded",
             value=missing[:8],
         )
-    token_bytes = [_piece_bytes(text) for text in tokens.texts]
+    token_bytes = [
+        text.replace("\u2581", " ").encode("utf-8", "surrogateescape") for text in tokens.texts
+    ]
     for byte, name in enumerate(names):
         token_bytes[ids[name]] = bytes([byte])
     for token in tokens.added:
@@ -117,10 +119,6 @@ def _sentence_piece(file: GgufFile) -> Vocabulary:
             space_prefix=_value(file, "add_space_prefix", bool, True),
         ),
     )
-
-
-def _piece_bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape").replace(SPACE, b" ")
 
 
 _READERS: dict[str, Callable[[GgufFile], Vocabulary]] = {
@@ -194,16 +192,18 @@ def _pairs(merges: Sequence[str], ids: dict[str, int], added: set[str]) -> npt.N
     """The merges as ids [M, 2] in order of priority; the first of equal pairs counts."""
     pairs: dict[tuple[int, int], None] = {}
     for rank, merge in enumerate(merges):
-        # A token may itself begin with a space.
-        at = merge.find(" ", 1)
-        left, right = merge[:at], merge[at + 1 :]
-        if at < 0 or not right:
-            raise TokenizerError(f"merge {rank} is no pair of tokens", value=merge)
-        for token in (left, right, left + right):
-            if token not in ids:
-                what = "a control or user-defined token" if token in added else "an unknown token"
-                raise TokenizerError(f"merge {rank} names {what}", value=token)
-        pairs.setdefault((ids[left], ids[right]))
+        left, _, right = merge.partition(" ")
+        try:
+            pair = ids[left], ids[right]
+            # What they make is a token, too.
+            ids[left + right]
+        except KeyError as error:
+            if not left or not right:
+                raise TokenizerError(f"merge {rank} is no pair of tokens", value=merge) from error
+            (token,) = error.args
+            what = "a control or user-defined token" if token in added else "an unknown token"
+            raise TokenizerError(f"merge {rank} names {what}", value=token) from error
+        pairs.setdefault(pair)
     return np.array(list(pairs), dtype=np.uint32).reshape(-1, 2)
 
 
@@ -253,6 +253,8 @@ def _numbers(file: GgufFile, name: str, count: int) -> npt.NDArray[Any]:
 
 def _unicode(text: str, where: object) -> str:
     """The text, when it is valid UTF-8 in the file."""
-    if any("\udc80" <= char <= "\udcff" for char in text):
-        raise TokenizerError("a text is not valid UTF-8", value=(where, text))
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise TokenizerError("a text is not valid UTF-8", value=(where, text)) from error
     return text

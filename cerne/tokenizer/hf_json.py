@@ -65,7 +65,16 @@ def parse_object(data: bytes, source: str) -> dict[str, Any]:
 
 
 def vocabulary_to_json(vocabulary: Vocabulary) -> bytes:
-    """tokenizer.json of a vocabulary; equal vocabularies give equal bytes."""
+    """tokenizer.json of a vocabulary; equal vocabularies give equal bytes.
+
+    Raises:
+        TokenizerError: it has pieces, which are not written.
+    """
+    if vocabulary.pieces is not None:
+        raise TokenizerError(
+            "a SentencePiece vocabulary is not written as tokenizer.json",
+            hint="keep it in its GGUF file",
+        )
     added = {token.id: token for token in vocabulary.added}
     tokens = vocabulary.token_bytes
     end = len(tokens)

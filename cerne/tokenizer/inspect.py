@@ -31,6 +31,7 @@ def describe(tokenizer: Tokenizer) -> dict[str, Any]:
         "vocab_size": tokenizer.vocab_size,
         "merges": len(vocabulary.merges),
         "pattern": vocabulary.pattern,
+        "missing_bytes": len(vocabulary.missing_bytes),
         "normalizer": vocabulary.normalizer,
         "digest": tokenizer.digest,
         "special_tokens": tokenizer.special_tokens,

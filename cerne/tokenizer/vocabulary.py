@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
+import json
 from collections.abc import Sequence
 from typing import Literal
 
@@ -66,6 +68,8 @@ class Vocabulary:
     @functools.cached_property
     def missing_bytes(self) -> bytes:
         """Bytes that no token holds: encoding leaves them out, as all other programs do."""
+        if self.pieces is not None:
+            return b""
         single = {token for token in self.token_bytes if len(token) == 1}
         return bytes(byte for byte in range(256) if bytes([byte]) not in single)
 
@@ -86,7 +90,7 @@ class Vocabulary:
                 value=len(self.token_bytes),
                 allowed=f"at most {MAX_TOKENS} tokens",
             )
-        if len(self.missing_bytes) == 256:
+        if self.pieces is None and len(self.missing_bytes) == 256:
             raise TokenizerError("the vocabulary has no token for any single byte")
         self._check_roles()
 
@@ -134,3 +138,20 @@ def native_tokenizer(vocabulary: Vocabulary) -> NativeTokenizer:
     for byte, token_id in enumerate(pieces.byte_ids.tolist()):
         written[token_id] = b"<0x%02X>" % byte
     return NativeTokenizer(written, (), scores=pieces.scores)
+
+
+def pieces_digest(vocabulary: Vocabulary, pieces: Pieces) -> str:
+    """Hex SHA-256 of all that decides about the ids and the text of a SentencePiece vocabulary."""
+    rules = {
+        "added": [dataclasses.astuple(token) for token in vocabulary.added],
+        "roles": dataclasses.asdict(vocabulary.roles),
+        "chat_template": vocabulary.chat_template,
+        "longest_first": vocabulary.longest_first,
+        "space_prefix": pieces.space_prefix,
+        "tokens": len(vocabulary.token_bytes),
+    }
+    whole = hashlib.sha256(json.dumps(rules, sort_keys=True).encode("ascii") + b"\n")
+    lengths = np.array([len(token) for token in vocabulary.token_bytes])
+    whole.update(lengths.astype("<u4").tobytes() + b"".join(vocabulary.token_bytes))
+    whole.update(pieces.scores.astype("<f4").tobytes() + pieces.byte_ids.astype("<u4").tobytes())
+    return whole.hexdigest()

@@ -85,7 +85,7 @@ def test_the_rules_of_a_pre_tokenizer_come_with_its_name(
         assert load(fields).encode("he") == [256]
 
 
-def test_a_vocabulary_may_lack_bytes(load: Callable[[Fields], Tokenizer]) -> None:
+def test_a_vocabulary_may_lack_bytes(load: Callable[[Fields], Tokenizer], tmp_path: Path) -> None:
     fields = bpe_fields()
     tokens = [*BYTES, "he", "Ġhe", "hey", "<|im_end|>", "<s>", "[x]", "x]y", "[PAD263]"]
     tokens[1] = "unused"
@@ -93,7 +93,10 @@ def test_a_vocabulary_may_lack_bytes(load: Callable[[Fields], Tokenizer]) -> Non
     tokenizer = load(fields)
     assert tokenizer.vocabulary.missing_bytes == b"\x01"
     assert tokenizer.encode("h\x01e\x01") == [ord("h"), ord("e")]
-    assert tokenizer.encode_with_offsets("\x01he")[0] == [256]
+    # tokenizer.json holds it, too.
+    tokenizer.save(tmp_path / "saved")
+    saved = Tokenizer.load(tmp_path / "saved")
+    assert saved.encode("h\x01e\x01") == tokenizer.encode("h\x01e\x01")
 
 
 def test_end_of_turn_names_are_control_tokens_whatever_the_file_says(
@@ -150,6 +153,25 @@ def test_spm_space_before_text_comes_and_goes(load: Callable[[Fields], Tokenizer
         stream = tokenizer.stream()
         assert "".join(map(stream.push, ids)) + stream.flush() == text
     assert [ids.tolist() for ids in tokenizer.encode_batch(["he", ""])] == [[at("\u2581he")], []]
+
+
+def test_spm_digest_changes_with_whatever_changes_ids(
+    load: Callable[[Fields], Tokenizer], tmp_path: Path
+) -> None:
+    digests = {load(spm_fields()).digest, load(spm_fields()).digest}
+    assert len(digests) == 1
+    other = {
+        "scores": array(key("scores"), F32, [*SPM_SCORES[:-1], -8.0]),
+        "add_space_prefix": None,
+        "tokens": array(key("tokens"), STRING, [*SPM_PIECES[:-1], "d"]),
+        "bos": entry(key("bos_token_id"), U32, 2),
+        "template": entry("tokenizer.chat_template", STRING, "x"),
+    }
+    for name, value in other.items():
+        digests.add(load(changed(spm_fields(), name, value)).digest)
+    assert len(digests) == 1 + len(other)
+    with pytest.raises(TokenizerError, match="keep it in its GGUF file"):
+        load(spm_fields()).save(tmp_path / "folder")
 
 
 @settings(max_examples=150)
