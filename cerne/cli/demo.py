@@ -43,6 +43,7 @@ def demo(
     from cerne.demo.pipeline import run_demo
     from cerne.demo.plan import DemoPlan
     from cerne.demo.report import summary, write_report
+    from cerne.demo.smaller import quantized_path
     from cerne.progress import say
 
     plan = DemoPlan(folder=Path(folder), seed=seed, minutes=minutes, threads=threads)
@@ -57,7 +58,8 @@ def demo(
     report = write_report(result)
     numbers = summary(result)
     _print(result, numbers)
-    print(f"\nreport: {report}\nchat:   cerne chat {folder}")
+    smaller = quantized_path(plan.folder)
+    print(f"\nreport: {report}\nchat:   cerne chat {folder}\nor:     cerne chat {smaller}")
     if write_results:
         _write_results(numbers)
     if as_json:

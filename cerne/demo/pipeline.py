@@ -1,4 +1,4 @@
-"""The demo's stages in order: tokenizer, pre-train, exam, fine-tune, exam, questions, report.
+"""The demo's stages in order: tokenizer, pre-train, exam, fine-tune, exam, questions, quantize.
 
 Input: a `DemoPlan`. Output: `DemoResult`, and in the folder: pretrain/ and the fine-tuning run
 (both as `cerne pretrain` and `cerne sft` write them), demo.json, report.html and plots/. A stage
@@ -16,6 +16,7 @@ from cerne.data.world import TASKS, World
 from cerne.demo.exam import chat_exam, show, text_exam
 from cerne.demo.lookback import wire_look_back
 from cerne.demo.plan import SEQ_LEN, VOCAB_SIZE, DemoPlan
+from cerne.demo.smaller import compare_sizes
 from cerne.demo.state import DemoState
 from cerne.engine.session import LanguageModel, load
 from cerne.evaluate.scorecard import average_of
@@ -30,7 +31,7 @@ from cerne.train.loop import TrainResult
 from cerne.train.pretrain import run_pretrain
 from cerne.tune.sft import run_sft
 
-STAGES = ("tokenizer", "pretrain", "pretrain exam", "sft", "sft exam", "questions")
+STAGES = ("tokenizer", "pretrain", "pretrain exam", "sft", "sft exam", "questions", "quantize")
 SAMPLE_TOKENS = 48
 
 
@@ -69,6 +70,7 @@ def run_demo(plan: DemoPlan, *, resume: bool = False) -> DemoResult:
         "sft": lambda: _trained(_sft(plan)),
         "sft exam": lambda: _exam(chat_exam, plan.folder, plan, plan.exam_items),
         "questions": lambda: [asdict(shown) for shown in show(_load(plan.folder, plan))],
+        "quantize": lambda: compare_sizes(plan.folder, plan.threads),
     }
     for number, stage in enumerate(STAGES, start=1):
         if state.done(stage):

@@ -16,6 +16,7 @@ import jinja2
 
 from cerne.demo.pipeline import STAGES, DemoResult
 from cerne.demo.plots import accuracy_png, bits_png, loss_png
+from cerne.demo.smaller import TARGET
 from cerne.device import machine_facts, peak_rss_bytes
 from cerne.engine.locate import find_model
 from cerne.evaluate.scorecard import average_of
@@ -55,6 +56,7 @@ def write_report(result: DemoResult) -> Path:
         exams=list(exams),
         rows=_rows(exams),
         questions=numbers["questions"],
+        forms=[(name, numbers["quantized"][name]) for name in ("f32", TARGET)],
         plots={name: base64.b64encode(png).decode("ascii") for name, png in figures.items()},
         stages=_stages(result),
         peak_memory=f"{numbers['peak_rss_bytes'] / 2**20:.0f} MiB",
@@ -85,6 +87,7 @@ def summary(result: DemoResult) -> dict[str, Any]:
         "pretrain": result.stages["pretrain"],
         "sft": result.stages["sft"],
         "questions": result.stages["questions"],
+        "quantized": result.stages["quantize"],
         "times_s": {stage: result.times_s[stage] for stage in STAGES},
         "time_s": sum(result.times_s.values()),
         "peak_rss_bytes": max([peak_rss_bytes(), *peaks]),
