@@ -40,7 +40,7 @@ extern "C" {
 
 /* The version of this interface. It grows by one when a function is added and jumps to the next
  * hundred when one changes or goes; the hundreds are the soname. */
-#define CERNE_ABI_VERSION 104
+#define CERNE_ABI_VERSION 106
 
 typedef int32_t cerne_status;
 #define CERNE_OK 0
@@ -407,6 +407,92 @@ CERNE_API cerne_status cerne_context_decode(cerne_context* context, const uint64
 /* Ends the decode that runs, or else the next one, with CERNE_STOPPED. From any thread, while the
  * context lives. */
 CERNE_API cerne_status cerne_context_stop(cerne_context* context);
+
+/* ---- Samplers: from logits to a token -------------------------------------------------------
+ */
+
+/* The transforms and the draw of docs/sampling.md, with the tokens that penalties look at. One call
+ * at a time. The same logits, options, history, choice and position give the same token everywhere.
+ */
+typedef struct cerne_sampler cerne_sampler;
+
+/* Makes a sampler in *out that draws from the model's own distribution; free it with
+ * cerne_sampler_destroy. */
+CERNE_API cerne_status cerne_sampler_create(cerne_sampler** out);
+
+/* Frees the sampler. */
+CERNE_API void cerne_sampler_destroy(cerne_sampler* sampler);
+
+/* Sets an integer option. Names:
+ *   "seed"  the key of the random numbers; all 64 bits count (default 0);
+ *   "top_k" 0 or more (default 0, which keeps all): keep the k most probable tokens. */
+CERNE_API cerne_status cerne_sampler_set_integer(cerne_sampler* sampler, const char* name,
+                                                 size_t name_length, int64_t value);
+
+/* Sets a number. Names:
+ *   "temperature"        0 .. 100 (default 1): divides the logits; 0 is greedy;
+ *   "top_p"              above 0, up to 1 (default 1): keep the smallest head with this
+ * probability; "min_p"              0 .. below 1 (default 0): keep tokens that are at least this
+ * probable relative to the most probable one; "repetition_penalty" above 0, up to 100 (default 1),
+ * for tokens of prompt and answer; "presence_penalty"   -2 .. 2 (default 0), for tokens of the
+ * answer; "frequency_penalty"  -2 .. 2 (default 0), for each time a token is in the answer. */
+CERNE_API cerne_status cerne_sampler_set_number(cerne_sampler* sampler, const char* name,
+                                                size_t name_length, double value);
+
+/* Adds a number to the logit of a token; -infinity forbids it. The last one for a token counts. */
+CERNE_API cerne_status cerne_sampler_add_bias(cerne_sampler* sampler, uint32_t token, double bias);
+
+/* Remembers tokens for the penalties: `generated` is 0 for those of a prompt. */
+CERNE_API cerne_status cerne_sampler_accept(cerne_sampler* sampler, const uint32_t* ids,
+                                            size_t count, int32_t generated);
+
+/* Forgets all accepted tokens. */
+CERNE_API cerne_status cerne_sampler_reset(cerne_sampler* sampler);
+
+/* Writes to *token the one that follows logits[0 .. size). `position` is its place in the sequence
+ * (the first after a prompt of P tokens has P), `choice` the index of the answer when a prompt gets
+ * several. It is not accepted by this. Fails when a NaN or +infinity is there, when no token has a
+ * finite logit, or when a token to change is not below `size`. */
+CERNE_API cerne_status cerne_sampler_choose(const cerne_sampler* sampler, const float* logits,
+                                            size_t size, uint32_t choice, uint64_t position,
+                                            uint32_t* token);
+
+/* ---- From a model file to text -----------------------------------------------------------------
+ */
+
+/* The tokenizer of a GGUF model file, built and ready; free *out with cerne_tokenizer_destroy.
+ * Kinds: byte-level BPE ("gpt2") and SentencePiece ("llama"). Refused: other kinds and
+ * pre-tokenizers, and what is damaged. Text becomes control tokens never, user-defined tokens where
+ * it holds them; with SentencePiece it may get a space before it, so it may have more ids than
+ * bytes. */
+CERNE_API cerne_status cerne_tokenizer_open_gguf(const char* path, size_t path_length,
+                                                 cerne_tokenizer** out);
+
+/* Writes the id of a control token, such as "<|im_end|>". Of a tokenizer of open_gguf. */
+CERNE_API cerne_status cerne_tokenizer_special(const cerne_tokenizer* tokenizer, const char* name,
+                                               size_t name_length, uint32_t* id);
+
+/* Writes one number to *value. Names: vocab_size; bos, eos, pad, end_of_turn (ids, -1 where there
+ * is none); add_bos, add_eos (1: a text for the model begins, ends with that token). */
+CERNE_API cerne_status cerne_tokenizer_statistic(const cerne_tokenizer* tokenizer, const char* name,
+                                                 size_t name_length, int64_t* value);
+
+/* Called with each token of an answer and the bytes of text that it stands for; characters may be
+ * cut in two. A non-zero return stops. */
+typedef int32_t (*cerne_on_token)(void* user, uint32_t id, const uint8_t* bytes, size_t num_bytes);
+
+/* Answers a prompt: reads it, then draws tokens until one is a stop token (which counts),
+ * `capacity` are there, or `on_token` (may be null) stops with CERNE_STOPPED. It takes one sequence
+ * of the context for the time of the call, which is one call on context and sampler. The sampler
+ * forgets what it had accepted and remembers prompt and answer; `choice` is as of
+ * cerne_sampler_choose. `tokenizer` (may be null, then there are no bytes) only names bytes; the
+ * stop token has none. ids[0 .. *num_ids) is the answer, also after CERNE_STOPPED and
+ * cerne_context_stop. */
+CERNE_API cerne_status cerne_generate(cerne_context* context, cerne_sampler* sampler,
+                                      const cerne_tokenizer* tokenizer, const uint32_t* prompt,
+                                      size_t num_prompt, const uint32_t* stop_ids,
+                                      size_t num_stop_ids, uint32_t choice, cerne_on_token on_token,
+                                      void* user, uint32_t* ids, size_t capacity, size_t* num_ids);
 
 /* [/cdef] */
 

@@ -1,14 +1,8 @@
 // The C functions of contexts: argument checks around Context.
-#include <algorithm>
-#include <atomic>
-#include <memory>
-#include <optional>
 #include <string>
 
+#include "context_handle.h"
 #include "gguf_cursor.h"
-#include "model/context.h"
-#include "model_handle.h"
-#include "thread_pool.h"
 
 using cerne::alive;
 using cerne::Context;
@@ -16,29 +10,9 @@ using cerne::guarded;
 using cerne::invalid;
 using cerne::quoted;
 using cerne::require;
-
-struct cerne_context {
-  explicit cerne_context(std::shared_ptr<const cerne::Model> of) : model(std::move(of)) {
-    options = {cerne::hardware_threads(), std::min<size_t>(model->config().context, 4096), 1, 512};
-  }
-
-  uint64_t magic = kMagic;
-  std::shared_ptr<const cerne::Model> model;
-  cerne::ContextOptions options;
-  std::atomic<bool> stop{false};
-  std::optional<Context> running;  // made with the first sequence
-
-  static constexpr uint64_t kMagic = 0x6365726e63747874ull;
-  static constexpr const char* kName = "context";
-};
+using cerne::running;
 
 namespace {
-
-Context& running(cerne_context* context) {
-  cerne_context& self = alive(context);
-  if (!self.running) self.running.emplace(self.model, self.options, self.stop);
-  return *self.running;
-}
 
 size_t* option(cerne::ContextOptions& options, const std::string& name) {
   if (name == "threads") return &options.threads;
