@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_spm import plain_cut, plain_encode
 
-from cerne.errors import TokenizerError
+from cerne.errors import ModelError, TokenizerError
 from cerne.tokenizer.bpe import Tokenizer
 from cerne.tokenizer.gguf_names import PRE_TOKENIZERS
 
@@ -293,3 +293,26 @@ def test_malformed_spm_metadata_is_one_error(
     with pytest.raises(TokenizerError) as caught:
         load(changed(spm_fields(), name, value))
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("fields", [bpe_fields, spm_fields])
+def test_every_truncation_and_bit_flip_is_an_error_or_a_tokenizer(
+    fields: Callable[[], Fields], tmp_path: Path
+) -> None:
+    whole = write(tmp_path / "whole.gguf", **fields()).read_bytes()
+    damaged = tmp_path / "damaged.gguf"
+    worked = refused = 0
+    for at in range(0, len(whole), 29):
+        flipped = bytearray(whole)
+        flipped[at] ^= 1 << at % 8
+        for data in (whole[:at], bytes(flipped)):
+            damaged.write_bytes(data)
+            try:
+                tokenizer = Tokenizer.load(damaged)
+            except (TokenizerError, ModelError):
+                refused += 1
+            else:
+                worked += 1
+                assert isinstance(tokenizer.decode(tokenizer.encode("hey [x] \u00e9")), str)
+    assert worked > 20
+    assert refused > 100
