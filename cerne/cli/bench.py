@@ -228,3 +228,31 @@ def cpu(
     print(f"\nwrote {out}")
     if as_json:
         print_json(results)
+
+
+@app.command()
+def quantize(
+    model: str = typer.Option("smollm2", "--model", help="A model directory or a GGUF file."),
+    formats: str = typer.Option("all", "--formats", help="For example Q4_K,Q4_0."),
+    every: int = typer.Option(1, "--every", help="Only each n-th layer and row of the embedding."),
+    peer_python: str = typer.Option(
+        None, "--peer-python", metavar="PATH", help="The interpreter that has llama-cpp-python."
+    ),
+    out: Path = typer.Option(
+        Path("docs/results/quantize_error.json"), "--out", "-o", help="Where the results go."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object on the last line."),
+) -> None:
+    """Reconstruction error of every block format on real weights, beside llama.cpp's encoders.
+
+    Example: cerne bench quantize --model smollm2 --peer-python peers/bin/python
+    """
+    from cerne.bench.quantize import FORMATS, run
+    from cerne.bench.report import write_results
+
+    chosen = FORMATS if formats == "all" else formats.replace(" ", "").upper().split(",")
+    results = run(model, chosen, every, peer_python)
+    write_results(out, results)
+    print(f"\nwrote {out}")
+    if as_json:
+        print_json(results)

@@ -85,6 +85,6 @@ def print_report(report: dict[str, Any]) -> None:
     print(
         f"wrote {report['file']}: {report['file_bytes'] / 1e6:,.1f} MB, "
         f"{report['bits_per_weight']:.2f} bits per weight"
-        + (f" ({replaced} tensors in a larger type)" if replaced else "")
+        + (f" (rows of {replaced} tensors needed a larger type)" if replaced else "")
     )
     print(f"next: cerne generate {report['file']} 'Once upon a time'")

@@ -10,7 +10,6 @@ pairs the halves of a head, so these rows change places on the way.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from cerne.tokenizer.bpe import Tokenizer
 
 _FLOATS = {
     "attention.layer_norm_rms_epsilon", "rope.freq_base", "rope.scaling.factor",
-    "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow",
+    "rope.scaling.attn_factor", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow",
 }  # fmt: skip
 _TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.float64: "F32"}
 _ROPE_FREQS = "rope_freqs.weight"
@@ -161,10 +160,12 @@ def _numbers(config: ModelConfig) -> list[Field]:
         # The factors of rope_freqs say it all; a second scaling would be applied on top.
         numbers = {key: value for key, value in numbers.items() if "rope.scaling" not in key}
         texts = {}
-    if scaling.kind == "yarn":
-        _check_yarn(scaling)
-        for key in ("rope.scaling.attn_factor", "rope.scaling.truncate"):
-            numbers.pop(key, None)
+    if numbers.pop("rope.scaling.truncate", True) is False:
+        raise ModelError(
+            "llama.cpp always takes whole bounds for YaRN's ramp",
+            value="truncate=false",
+            allowed="truncate=true",
+        )
     if "attention.sliding_window" in numbers:
         window = numbers["attention.sliding_window"]
         numbers["context_length"] = min(numbers["context_length"], window)
@@ -175,19 +176,6 @@ def _numbers(config: ModelConfig) -> list[Field]:
             Field(f"{architecture}.{key}", float(value) if key in _FLOATS else int(value), kind)
         )
     return fields + [Field(f"{architecture}.{key}", text, "string") for key, text in texts.items()]
-
-
-def _check_yarn(scaling: RopeScaling) -> None:
-    """Only what llama.cpp computes: the usual attention factor, and whole bounds of the ramp."""
-    given = scaling.numbers
-    usual = 0.1 * math.log(float(given["factor"])) + 1.0
-    factor = given.get("attention_factor", usual)
-    if not math.isclose(float(factor), usual, rel_tol=1e-6) or given.get("truncate", True) is False:
-        raise ModelError(
-            "this YaRN scaling has no GGUF form",
-            value=f"attention_factor={factor}, truncate={given.get('truncate', True)}",
-            allowed=f"attention_factor {usual:.6g} (0.1 ln(factor) + 1), truncate true",
-        )
 
 
 def _window_notes(config: ModelConfig) -> list[str]:

@@ -33,7 +33,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
     "llama3": {"rope_scaling": LLAMA3, "rope_theta": 500_000.0},
     "linear": {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
-    "yarn": {"rope_scaling": YARN},
+    "yarn": {"rope_scaling": {**YARN, "attention_factor": 1.3}},
     "mistral": {"architecture": "mistral", "tie_word_embeddings": False},
     "qwen2": {"architecture": "qwen2"},
     "qwen3": {"architecture": "qwen3", "head_dim": 16},
@@ -155,7 +155,7 @@ def test_window_narrower_than_the_context_is_told(
     ("overrides", "message"),
     [
         ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "no GGUF form"),
-        ({"rope_scaling": {**YARN, "attention_factor": 3.0}}, "YaRN"),
+        ({"rope_scaling": {**YARN, "truncate": False}}, "YaRN"),
         ({"architecture": "qwen2", "rope_scaling": LLAMA3}, "llama files only"),
         ({"architecture": "qwen3", "attention_bias": True}, "biases"),
     ],

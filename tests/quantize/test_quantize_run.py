@@ -174,7 +174,7 @@ def test_the_verbs_print_the_real_bits_and_json(tokenizer: Tokenizer, tmp_path: 
     done = run_cli("quantize", tmp_path / "model", out, "--to", "q4_k_m", "--json")
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout.splitlines()[-1])
-    assert f"{report['bits_per_weight']:.2f} bits per weight (2 tensors in a larger" in done.stdout
+    assert f"{report['bits_per_weight']:.2f} bits per weight (rows of 2 tensors" in done.stdout
     assert report["types"]["Q4_K"]["tensors"] == 11
     done = run_cli("convert", out, tmp_path / "f16.gguf", "--to", "f16", "--json")
     assert json.loads(done.stdout.splitlines()[-1])["bits_per_weight"] == pytest.approx(16, abs=0.1)
