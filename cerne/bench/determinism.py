@@ -15,6 +15,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ class LogitsDigest:
     def add(self, logits_NV: NDArray[np.float32]) -> None:
         """Append rows in order."""
         bits = np.where(np.isnan(logits_NV), NAN, logits_NV.view(np.uint32))
-        self._sha.update(np.ascontiguousarray(bits, dtype="<u4"))
+        self._sha.update(np.ascontiguousarray(bits, dtype="<u4").data)
 
     @property
     def value(self) -> str:
@@ -138,15 +139,15 @@ def cases(model: LanguageModel, ids: Sequence[int]) -> Iterator[tuple[str, Calla
         return NativeEngine(native.model, threads, context=native.context, prefill_chunk=chunk)
 
     for threads in THREADS:
-        yield f"threads {threads}", lambda t=threads: read_in_chunks(engine(t), ids)
+        yield f"threads {threads}", partial(read_in_chunks, engine(threads), ids)
     for chunk in CHUNKS:
-        yield f"prompt in pieces of {chunk}", lambda c=chunk: read_in_chunks(engine(2, c), ids)
-    yield "prompt in one piece", lambda: read_in_chunks(engine(2, len(ids)), ids)
-    yield "prefix from the cache", lambda: read_from_a_fork(engine(2), ids)
+        yield f"prompt in pieces of {chunk}", partial(read_in_chunks, engine(2, chunk), ids)
+    yield "prompt in one piece", partial(read_in_chunks, engine(2, len(ids)), ids)
+    yield "prefix from the cache", partial(read_from_a_fork, engine(2), ids)
     for batch in BATCHES:
         yield (
             f"batch of {batch}, random neighbours",
-            lambda b=batch: read_in_a_batch(engine(2), ids, b, seed=b),
+            partial(read_in_a_batch, engine(2), ids, batch, seed=batch),
         )
 
 
