@@ -1,0 +1,3 @@
+module cerne
+
+go 1.19
