@@ -224,6 +224,7 @@ def test_ratios_are_of_the_same_round_and_steps_are_medians():
     results = cpu_report.stage_results(stage, cost, 1.0, 1.0)
     overall = cpu_report.overall_ratios({"m": {"threads": {"1": results, "2": results}}})
     assert overall["ratios"] == {"batch8": 1.5}
+    assert overall["ratios_of_best_steps"] == {"batch8": 4.0}
     assert overall["ratios_of_peers"] == {"slow": {"batch8": 4.0}, "fast": {"batch8": 1.5}}
     assert "4.00 (3.00-5.00)" in cpu_report.stage_table(stage)
 
