@@ -146,8 +146,8 @@ void add_window(const PanelRange& range, const Activations& x, const Window& win
   }
 }
 
-// Adds `low` to the results of kTokens tokens at one panel, whose minima are m[K / 32][16]... of a
-// piece.
+// Adds a piece of the columns to low[token][row] of kTokens tokens at one panel; m[block][row] are
+// the minima of the piece.
 template <int kTokens>
 void add_minima(const float (*m)[kPanelRows], const Window& window, const float* scaled_sums,
                 size_t row_blocks, float (*low)[kPanelRows]) {

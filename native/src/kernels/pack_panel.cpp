@@ -1,6 +1,6 @@
 // Rows as a file stores them (formats/*.cpp show how) into panels and back. Codes move as 32-bit
 // words of four columns.
-#include <bit>
+#include <algorithm>
 #include <cstring>
 
 #include "formats/codebook.h"
@@ -167,10 +167,15 @@ int read_code(int bits, const uint8_t* codes, size_t row, size_t column) {
 
 template <typename T>
 void pack_floats(const uint8_t* const* rows, size_t width, uint8_t* panel) {
-  for (size_t row = 0; row < kPanelRows; ++row) {
-    if (rows[row] == nullptr) continue;
-    for (size_t k = 0; k < width; ++k) {
-      std::memcpy(panel + (k * kPanelRows + row) * sizeof(T), rows[row] + k * sizeof(T), sizeof(T));
+  constexpr size_t kColumns = 64;  // so that what is being written stays in the first-level cache
+  for (size_t begin = 0; begin < width; begin += kColumns) {
+    const size_t end = std::min(width, begin + kColumns);
+    for (size_t row = 0; row < kPanelRows; ++row) {
+      if (rows[row] == nullptr) continue;
+      for (size_t k = begin; k < end; ++k) {
+        const T bits = load<T>(rows[row] + k * sizeof(T));
+        store(panel + (k * kPanelRows + row) * sizeof(T), bits);
+      }
     }
   }
 }
