@@ -29,7 +29,7 @@ __attribute__((always_inline)) inline void add_block(const uint8_t* step, const 
   constexpr PanelLayout kLayout = layout_of(kType);
   constexpr int kBits = code_bits(kType);
   const PackedCodes<kType> packed = {header + kLayout.block_header_bytes};
-  PairScales pairs;
+  PairScales pairs{};
   if constexpr (kBits == 6) pairs = pair_scales(header);
   __m256i sums[kTokens][2];
   const BlockInput in = {x.codes, x.width, bias[0], 2};

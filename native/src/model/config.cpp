@@ -13,8 +13,10 @@ namespace {
 const char* const kArchitectures = "llama, qwen2, qwen3, gemma3";
 
 std::string plain(double value) {
-  const std::string text = std::to_string(value);
-  return text.substr(0, text.find_last_not_of('0') + (text.find('.') != std::string::npos));
+  std::string text = std::to_string(value);
+  while (text.back() == '0') text.pop_back();
+  if (text.back() == '.') text.pop_back();
+  return text;
 }
 
 class Numbers {
