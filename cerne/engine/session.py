@@ -267,12 +267,15 @@ class LanguageModel:
         return self._complete([Request(ids, params) for ids in prompts], max_batch)
 
     def _complete(self, requests: Sequence[Request], max_batch: int) -> list[Completion]:
+        answers = self.tokenizer.continuation
         if requests and requests[0].params.beams > 1:
-            return [beam_search(self.engine, self.tokenizer, r, self.stop_ids) for r in requests]
-        return complete(self.engine, self.tokenizer, requests, self.stop_ids, max_batch)
+            return [beam_search(self.engine, answers, r, self.stop_ids) for r in requests]
+        return complete(self.engine, answers, requests, self.stop_ids, max_batch)
 
     def _pieces(self, request: Request) -> Iterator[Piece]:
-        stream = run(self.engine, self.tokenizer, [request], self.stop_ids, stream=True)
+        stream = run(
+            self.engine, self.tokenizer.continuation, [request], self.stop_ids, stream=True
+        )
         with contextlib.closing(stream):
             for _, piece in stream:
                 if piece.choice is None:

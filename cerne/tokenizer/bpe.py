@@ -23,7 +23,7 @@ from cerne.tokenizer import hf_config, hf_json
 from cerne.tokenizer.gguf import vocabulary_from_gguf
 from cerne.tokenizer.segments import Segmenter
 from cerne.tokenizer.special import DEFAULT_SPECIALS
-from cerne.tokenizer.stream import StreamDecoder
+from cerne.tokenizer.stream import Continuation, StreamDecoder
 from cerne.tokenizer.training import Sources, train_vocabulary
 from cerne.tokenizer.vocabulary import Vocabulary, native_tokenizer, pieces_digest
 
@@ -209,17 +209,21 @@ class Tokenizer:
         ends = np.cumsum(self.token_byte_lengths()[ids.astype(np.int64)], dtype=np.int64)
         return ids.tolist(), np.stack([np.append(0, ends[:-1])[: len(ids)], ends], axis=1)
 
-    def decode(self, ids: IdsLike, skip_special: bool = False) -> str:
+    def decode(self, ids: IdsLike, skip_special: bool = False, continues: bool = False) -> str:
         """Text of ids; bytes that are no UTF-8 become U+FFFD. Control tokens show as their name
-        unless they are skipped.
+        unless they are skipped. What `continues` other text keeps the space at its beginning that
+        some tokenizers put before each text.
 
         Raises:
             TokenizerError: an id is outside the vocabulary.
         """
-        return self.decode_bytes(ids, skip_special).decode("utf-8", errors="replace")
+        data = self.decode_bytes(ids, skip_special, continues)
+        return data.decode("utf-8", errors="replace")
 
-    def decode_bytes(self, ids: IdsLike, skip_special: bool = False) -> bytes:
-        """Bytes of ids: the inverse of `encode`.
+    def decode_bytes(
+        self, ids: IdsLike, skip_special: bool = False, continues: bool = False
+    ) -> bytes:
+        """Bytes of ids: the inverse of `encode`, where they do not continue other text.
 
         Raises:
             TokenizerError: an id is outside the vocabulary.
@@ -231,7 +235,8 @@ class Tokenizer:
         for at in (*marks, len(array)):
             if at > start:
                 text = self._native.decode(array[start:at].astype(np.uint32))
-                parts.append(text.removeprefix(b" ") if self._strips else text)
+                stays = continues and start == 0
+                parts.append(text.removeprefix(b" ") if self._strips and not stays else text)
             if at < len(array):
                 parts.append(self._text_of_added(int(array[at]), skip_special))
             start = at + 1
@@ -275,10 +280,9 @@ class Tokenizer:
             lengths[token_id] = len(self._text_of_added(token_id, skip_special=True))
         return lengths
 
-    def stream(self, skip_special: bool = False) -> StreamDecoder:
+    def stream(self, skip_special: bool = False, continues: bool = False) -> StreamDecoder:
         """A decoder for ids that arrive one by one; its pieces together equal `decode`."""
-
-        strips = self._strips
+        strips = self._strips and not continues
 
         def bytes_of(token_id: int) -> bytes:
             nonlocal strips
@@ -290,6 +294,13 @@ class Tokenizer:
             return text.removeprefix(b" ") if strip else text
 
         return StreamDecoder(bytes_of)
+
+    @cached_property
+    def continuation(self) -> Continuation:
+        """Decodes answers, which continue their prompts."""
+        return Continuation(
+            lambda ids: self.decode(ids, continues=True), lambda: self.stream(continues=True)
+        )
 
 
 def to_utf8(text: str | bytes) -> bytes:

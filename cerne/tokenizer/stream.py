@@ -7,7 +7,7 @@ U+FFFD at once, an unfinished character waits (3 bytes at most) and becomes U+FF
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 _DECODER = codecs.getincrementaldecoder("utf-8")
 
@@ -32,3 +32,18 @@ class StreamDecoder:
         rest = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         return rest
+
+
+class Continuation:
+    """A tokenizer's `decode` and `stream` for ids that continue other text.
+
+    Args:
+        decode: text of a list of ids.
+        stream: makes a stream whose pieces together equal `decode`.
+    """
+
+    def __init__(
+        self, decode: Callable[[Sequence[int]], str], stream: Callable[[], StreamDecoder]
+    ) -> None:
+        self.decode = decode
+        self.stream = stream

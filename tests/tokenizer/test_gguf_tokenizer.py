@@ -153,6 +153,11 @@ def test_spm_space_before_text_comes_and_goes(load: Callable[[Fields], Tokenizer
         stream = tokenizer.stream()
         assert "".join(map(stream.push, ids)) + stream.flush() == text
     assert [ids.tolist() for ids in tokenizer.encode_batch(["he", ""])] == [[at("\u2581he")], []]
+    # An answer continues its prompt: its space is one.
+    ids = tokenizer.encode("he[x]he")
+    assert tokenizer.continuation.decode(ids) == " he[x]he"
+    stream = tokenizer.continuation.stream()
+    assert "".join(map(stream.push, ids)) == " he[x]he"
 
 
 def test_spm_digest_changes_with_whatever_changes_ids(
