@@ -125,8 +125,9 @@ def test_quantized_smollm2_has_the_same_perplexity(
     out = tmp_path / "m.gguf"
     quantize(smollm2(), out, target)
     packed = shared_dir / "data" / "text" / "en_wikitext2_test.txt.xz"
-    ids = Tokenizer.load(out).encode(lzma.decompress(packed.read_bytes())[:20_000])
-    rows = [ids[:384], ids[384:768]]
+    ids = Tokenizer.load(out).encode(lzma.decompress(packed.read_bytes())[:24_000])
+    # The engines round activations differently, which evens out over some thousand tokens.
+    rows = [ids[i : i + 512] for i in range(0, 2048, 512)]
     ours = perplexity(native_logits(out, rows), rows)
     model = peer(out)
     theirs = perplexity([peer_logits(model, row) for row in rows], rows)
