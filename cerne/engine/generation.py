@@ -31,9 +31,18 @@ from cerne.engine.interface import (
 )
 from cerne.engine.stops import StopMatcher
 from cerne.errors import EngineError
+from cerne.native.sampler import NativeSampler
 
 Floats32 = NDArray[np.float32]
 MAX_BATCH = 64
+_NUMBERS = (
+    "temperature",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+)
 
 
 class StreamDecoder(Protocol):
@@ -82,6 +91,12 @@ def resolve_stop_ids(params: SamplingParams, model_stop_ids: Collection[int]) ->
     """Every token id that ends the answer."""
     own = frozenset() if params.ignore_eos else frozenset(model_stop_ids)
     return own | frozenset(params.stop_tokens)
+
+
+def native_sampler(params: SamplingParams) -> NativeSampler:
+    """The core's sampler for a request: the same tokens as `sampler.choose`, sooner."""
+    numbers = {name: getattr(params, name) for name in _NUMBERS}
+    return NativeSampler(params.seed, params.top_k, numbers, params.logit_bias)
 
 
 class Answer:
