@@ -1,5 +1,6 @@
 // Encoders of the formats with one scale, and in some a minimum, for 32 values; legacy_blocks.cpp
 // shows their layouts.
+#include <cmath>
 #include <cstring>
 
 #include "formats/fit.h"
@@ -39,6 +40,16 @@ void store_fifth_bits(const uint8_t* codes, uint8_t* bytes) {
   store(bytes, bits);
 }
 
+// Without importance, four bits are too few for plain least squares: it clips the large weights,
+// which matter most. sqrt(mean of squares + x^2) counts them more; perplexity is better for it.
+void weigh_large_values(const float* x, float* w) {
+  float squares = 0;
+  for (int i = 0; i < kValues; ++i) squares += x[i] * x[i];
+  if (!(squares > 0x1p-80f)) return;
+  const float mean = squares * (1.0f / kValues);
+  for (int i = 0; i < kValues; ++i) w[i] = std::sqrt(mean + x[i] * x[i]);
+}
+
 // Scales of one sign pattern cover -2^(bits-1) .. 2^(bits-1) - 1; the other sign is tried too.
 template <int kBits>
 void encode_scaled(const float* x, const float* importance, ScaleStarts starts, uint8_t* block) {
@@ -46,6 +57,7 @@ void encode_scaled(const float* x, const float* importance, ScaleStarts starts, 
   using Codes = UniformCodes<-kHalf, kHalf - 1>;
   Block b;
   weights_of(importance, kValues, b.w);
+  if (kBits == 4 && importance == nullptr) weigh_large_values(x, b.w);
   const Fit fit = fit_scale<kValues, Codes, true>(x, b.w, starts);
   choose_codes<Codes>(x, fit, kHalf, b.codes);
   store(block, float_to_half(fit.scale));

@@ -1,7 +1,7 @@
 // Encoders of the block formats of GGUF files: the codes and scales whose decoded values lie
 // closest to the given ones. The error that is minimised is the sum of w * (value - decoded)^2,
-// where w is the importance of the value's column, or 1. The decoders of dequantize.h say what the
-// bytes mean.
+// where w is the importance of the value's column, or 1 (Q4_0: what encode_legacy.cpp says). The
+// decoders of dequantize.h say what the bytes mean.
 //
 // Every operation is one IEEE-754 binary32 operation in the order written (sums over eight lanes,
 // as fit.h says), so all processors and any number of threads give the same bytes. Scales are
