@@ -54,7 +54,7 @@ def test_error_is_smaller_than_that_of_rounding_to_the_range(kind: str, shape: s
     )
     values = (0.02 * drawn).astype(np.float32)
     theirs = error(values, decoded(gguf.quants.quantize(values, Type[kind]), kind))
-    assert error(values, decoded(quantize_rows(values, kind), kind)) < 0.97 * theirs
+    assert error(values, decoded(quantize_rows(values, kind), kind)) < 0.98 * theirs
 
 
 def test_more_bits_give_smaller_errors() -> None:
