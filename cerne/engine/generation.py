@@ -117,7 +117,10 @@ class Answer:
         self.tokens: list[int] = []
         self.logprobs: list[TokenLogprob] = []
         self.finish_reason: FinishReason | None = None
-        self._history = sampler.History.of(request.prompt) if params.needs_history else None
+        self._sampler = native_sampler(params)
+        self._remembers = params.needs_history
+        if self._remembers:
+            self._sampler.accept(request.prompt, generated=False)
         self._stop_ids = stop_ids
         self._text_decoder = text_decoder
         # Text is decoded once at the end when nobody needs it earlier.
@@ -128,17 +131,11 @@ class Answer:
 
     def take(self, logits_V: Floats32) -> None:
         """Choose the next token from its logits [V]."""
-        token = sampler.choose(
-            logits_V,
-            self.params,
-            choice=self.index,
-            position=self.position,
-            history=self._history,
-        )
+        token = self._sampler.choose(logits_V, self.index, self.position)
         if self.params.logprobs is not None:
             self.logprobs.append(sampler.token_logprob(logits_V, token, self.params.logprobs))
-        if self._history is not None:
-            self._history.add(token)
+        if self._remembers:
+            self._sampler.accept((token,), generated=True)
         self.tokens.append(token)
         self.position += 1
         self._extend_text(token)
