@@ -168,7 +168,7 @@ def digest_in_process(name: str, ids: Sequence[int], isa_name: str) -> dict[str,
 
 
 def run(names: Sequence[str], tokens: int, prompt: str = PROMPT) -> dict[str, Any]:
-    """Check every model.
+    """Check every model, with fewer tokens where its context is shorter.
 
     Raises:
         InputError: too few tokens, or a model that does not run natively.
@@ -183,11 +183,12 @@ def _check(name: str, tokens: int, prompt: str) -> dict[str, Any]:
     native = model.engine
     assert isinstance(native, NativeEngine)
     start = model.tokenizer.encode(prompt)
-    if len(start) + tokens > native.context:
+    tokens = min(tokens, native.context - len(start))
+    if tokens < ISA_TOKENS:
         raise InputError(
             "the model's context is too short",
-            value=f"{len(start)} + {tokens} tokens",
-            allowed=f"{native.context}",
+            value=native.context,
+            allowed=f"{len(start) + ISA_TOKENS} or more",
         )
     single = NativeEngine(native.model, 1, context=native.context)
     ids, expected = generate(single, start, tokens)

@@ -66,4 +66,4 @@ def test_too_few_tokens_and_too_short_a_context(folder):
     with pytest.raises(InputError, match="64 or more"):
         determinism.run([str(folder)], 5)
     with pytest.raises(InputError, match="context is too short"):
-        determinism.run([str(folder)], 10_000)
+        determinism.run([str(folder)], 64, prompt="The history of the town. " * 40)

@@ -118,6 +118,7 @@ def test_case94_no_struct_is_defined_in_the_header(repo_dir: Path) -> None:
 
 
 @pytest.mark.skipif(CXX is None or shutil.which("cmake") is None, reason="needs a C++ compiler")
+@pytest.mark.timeout(900)
 def test_native_tests_pass_under_sanitizers(repo_dir: Path) -> None:
     build = repo_dir / "build" / "sanitized"
     generator = ["-G", "Ninja"] if shutil.which("ninja") is not None else []
