@@ -142,7 +142,7 @@ def test_capacity_is_hard_and_nothing_is_kept_of_a_refusal(ids):
     with engine.open(1, 30) as pool:
         sequence = pool.start()
         pool.prefill(sequence, ids[:20])
-        with pytest.raises(EngineError, match="20 tokens|28 tokens"):
+        with pytest.raises(EngineError, match="the sequence is full"):
             pool.prefill(sequence, ids[:11])
         assert pool.length(sequence) == 20
         with pytest.raises(EngineError, match="allowed: less than 517"):

@@ -17,7 +17,8 @@ from cerne.engine.session import LanguageModel
 
 SIGNATURES = {
     "load": "(model: 'str | Path', *, device: 'str' = 'cpu', threads: 'int | None' = None, "
-    "precision: 'str' = 'fp32', context: 'int | None' = None, engine: 'EngineName' = 'auto') -> 'LanguageModel'",
+    "precision: 'str' = 'fp32', context: 'int | None' = None, "
+    "engine: 'EngineName' = 'auto') -> 'LanguageModel'",
     "generate": "(self, prompt: 'Prompt', params: 'SamplingParams | None' = None, "
     "**options: 'Any') -> 'Completion'",
     "stream": "(self, prompt: 'Prompt', params: 'SamplingParams | None' = None, "
