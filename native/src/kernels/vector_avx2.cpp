@@ -1,4 +1,6 @@
 // The vector kernels on AVX2: eight floats at a time, the order of operations of the scalar ones.
+#if defined(__x86_64__)
+
 #include <immintrin.h>
 
 #include <cmath>
@@ -308,3 +310,5 @@ const VectorKernels kAvx2VectorKernels = {
 };
 
 }  // namespace cerne
+
+#endif
