@@ -20,7 +20,7 @@ else:
 
 OPTIONAL = (
     *("transformers", "tokenizers", "tensorboard", "gigatoken", "fastokens", "tiktoken"),
-    *("rustbpe", "regex", "hypothesis", "gguf", "pytest"),
+    *("rustbpe", "regex", "hypothesis", "pytest"),
 )
 # Packages whose source builds need a compiler or CUDA at installation.
 BUILT_AT_INSTALLATION = {"flash-attn", "xformers", "bitsandbytes", "deepspeed", "triton", "apex"}
