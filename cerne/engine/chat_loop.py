@@ -64,7 +64,7 @@ def chat_loop(
     chat = Chat(model, params or SamplingParams(), target, system)
     model.encode([{"role": "user", "content": "?"}])
     if (lines.isatty() and target.isatty()) if interactive is None else interactive:
-        _talk(chat, _line_reader(lines))
+        talk_in_terminal(chat, _line_reader(lines))
     else:
         _read_pipe(chat, lines)
     return chat.messages
@@ -83,19 +83,17 @@ def _read_pipe(chat: Chat, lines: TextIO) -> None:
         ) from None
 
 
-def _talk(chat: Chat, read: Callable[[], str]) -> None:
+def talk_in_terminal(chat: Chat, read: Callable[[], str]) -> None:
     say("/help lists the commands; Ctrl-D ends")
     while True:
         try:
-            line = read()
+            if not chat.take(read()):
+                return
         except EOFError:
             chat.out.write("\n")
             return
         except KeyboardInterrupt:
             say("\n(Ctrl-D or /quit ends the chat)")
-            continue
-        if not chat.take(line):
-            return
 
 
 def _line_reader(lines: TextIO) -> Callable[[], str]:
@@ -146,7 +144,7 @@ class Chat:
         try:
             self._make_room()
             answer = self._stream()
-        except CerneError:
+        except (CerneError, KeyboardInterrupt):
             self.turns.pop()
             raise
         if answer:
