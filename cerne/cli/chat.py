@@ -27,6 +27,9 @@ def chat(
     frequency_penalty: options.FrequencyPenalty = None,
     stop: options.Stop = None,
     seed: options.Seed = None,
+    json_schema: options.JsonSchema = None,
+    regex: options.Regex = None,
+    grammar: options.Grammar = None,
     device: options.Device = "cpu",
     threads: options.Threads = None,
     precision: options.Precision = "fp32",
@@ -53,6 +56,9 @@ def chat(
         frequency_penalty=frequency_penalty,
         stop=stop,
         seed=seed,
+        json_schema=json_schema,
+        regex=regex,
+        grammar=grammar,
     )
     params = SamplingParams.of(**chosen)
     loaded = load(model, device=device, threads=threads, precision=precision, context=context)

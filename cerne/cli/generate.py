@@ -48,6 +48,9 @@ def generate(
     length_penalty: Annotated[
         float | None, typer.Option("--length-penalty", help="Beam search: above 0 favours length.")
     ] = None,
+    json_schema: options.JsonSchema = None,
+    regex: options.Regex = None,
+    grammar: options.Grammar = None,
     logprobs: Annotated[
         int | None,
         typer.Option("--logprobs", help="Show each token's log-probability and k alternatives."),
@@ -86,6 +89,9 @@ def generate(
         logit_bias=logit_bias,
         stop=stop,
         seed=seed,
+        json_schema=json_schema,
+        regex=regex,
+        grammar=grammar,
         n=n,
         beams=beams,
         length_penalty=length_penalty,

@@ -5,11 +5,13 @@ An option that is not given is not passed on, so the defaults are those of `Samp
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from cerne.errors import ConfigError
+from cerne.errors import ConfigError, InputError
 
 Temperature = Annotated[
     float | None, typer.Option("--temperature", help="0 is greedy; 1 is the model's distribution.")
@@ -43,6 +45,19 @@ Stop = Annotated[
         "--stop", metavar="TEXT", help="End before this text; \\n and \\t are read. Repeatable."
     ),
 ]
+JsonSchema = Annotated[
+    Path | None,
+    typer.Option("--json-schema", metavar="FILE", help="The answer is JSON of this schema."),
+]
+Regex = Annotated[
+    str | None, typer.Option("--regex", help="The whole answer matches this regular expression.")
+]
+Grammar = Annotated[
+    Path | None,
+    typer.Option(
+        "--grammar", metavar="FILE", help="The answer is a sentence of this Lark grammar."
+    ),
+]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="Compute threads (none: all).")]
 Precision = Annotated[str, typer.Option("--precision", help="fp32, bf16 or auto.")]
@@ -53,13 +68,31 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on t
 
 
 def given(**options: Any) -> dict[str, Any]:
-    """The options that were given, with `stop` and `logit_bias` read."""
+    """The options that were given, with `stop`, `logit_bias` and named files read."""
     kept = {name: value for name, value in options.items() if value is not None}
     if "stop" in kept:
         kept["stop"] = tuple(unescape(text) for text in kept["stop"])
     if "logit_bias" in kept:
         kept["logit_bias"] = dict(_bias(text) for text in kept["logit_bias"])
+    if "json_schema" in kept:
+        kept["json_schema"] = _schema(kept["json_schema"])
+    if "grammar" in kept:
+        kept["grammar"] = _text(kept["grammar"])
     return kept
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the file cannot be read: {error}", value=str(file)) from None
+
+
+def _schema(file: Path) -> Any:
+    try:
+        return json.loads(_text(file))
+    except ValueError as error:
+        raise InputError(f"--json-schema is not JSON: {error}", value=str(file)) from None
 
 
 def unescape(text: str) -> str:

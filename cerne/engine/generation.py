@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cerne.engine import sampler
+from cerne.engine.constrain import Constraint
 from cerne.engine.interface import (
     DEFAULT_MAX_TOKENS,
     Choice,
@@ -67,10 +68,11 @@ class TextDecoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One prompt and how to continue it."""
+    """One prompt and how to continue it; `constraint` is what constrain.py made of the params."""
 
     prompt: Sequence[int]
     params: SamplingParams
+    constraint: Constraint | None = None
 
 
 def resolve_max_tokens(prompt_tokens: int, params: SamplingParams, context: int) -> int:
@@ -122,6 +124,8 @@ class Answer:
         if self._remembers:
             self._sampler.accept(request.prompt, generated=False)
         self._stop_ids = stop_ids
+        constraint = request.constraint
+        self._constraint = None if constraint is None else constraint.start(stop_ids)
         self._text_decoder = text_decoder
         # Text is decoded once at the end when nobody needs it earlier.
         self._decoder = text_decoder.stream() if stream or params.stop else None
@@ -131,7 +135,8 @@ class Answer:
 
     def take(self, logits_V: Floats32) -> None:
         """Choose the next token from its logits [V]."""
-        token = self._sampler.choose(logits_V, self.index, self.position)
+        allowed_V = logits_V if self._constraint is None else self._constraint.masked(logits_V)
+        token = self._sampler.choose(allowed_V, self.index, self.position)
         if self.params.logprobs is not None:
             self.logprobs.append(sampler.token_logprob(logits_V, token, self.params.logprobs))
         if self._remembers:
@@ -141,16 +146,21 @@ class Answer:
         self._extend_text(token)
 
     def _extend_text(self, token: int) -> None:
-        if token in self._stop_ids:
+        ended = token in self._stop_ids
+        if ended:
             self.finish_reason = "stop"
-        elif self._decoder is not None:
-            self._text.append(self._stops.push(self._decoder.push(token)))
+        else:
+            if self._decoder is not None:
+                self._text.append(self._stops.push(self._decoder.push(token)))
+            if self._constraint is not None:
+                self._constraint.accept(token)
+                if self._constraint.complete:
+                    self.finish_reason = "stop"
         if self.finish_reason is None and not self._stops.stopped:
             if len(self.tokens) < self.max_tokens:
                 return
             self.finish_reason = "length"
         if self._decoder is None:
-            ended = self.finish_reason == "stop"
             self._text.append(self._text_decoder.decode(self.tokens[:-1] if ended else self.tokens))
             return
         self._text.append(self._stops.push(self._decoder.flush()))

@@ -90,6 +90,12 @@ class SamplingParams(Config):
     """Beam search divides the log-probability by length ** length_penalty."""
     early_stopping: bool = False
     """Beam search ends as soon as `beams` answers are complete, not when none can be beaten."""
+    json_schema: dict[str, Any] | None = None
+    """The text is JSON that fits this schema (needs the package llguidance)."""
+    regex: str | None = None
+    """The whole text matches this regular expression (needs llguidance)."""
+    grammar: str | None = None
+    """The whole text is a sentence of this grammar in Lark's notation (needs llguidance)."""
 
     @pydantic.field_validator("stop", mode="before")
     @classmethod
@@ -112,6 +118,13 @@ class SamplingParams(Config):
         return value
 
     @pydantic.model_validator(mode="after")
+    def _one_constraint(self) -> SamplingParams:
+        given = [name for name in _CONSTRAINTS if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} exclude each other; give one of them")
+        return self
+
+    @pydantic.model_validator(mode="after")
     def _beams_are_not_samples(self) -> SamplingParams:
         if self.beams == 1:
             return self
@@ -124,6 +137,11 @@ class SamplingParams(Config):
             if not plain and not (name == "temperature" and value == 0.0):
                 raise ValueError(f"beam search does not use {name}; leave it out")
         return self
+
+    @property
+    def constraint(self) -> str | None:
+        """The name of the field that constrains the text; None: the text is free."""
+        return next((name for name in _CONSTRAINTS if getattr(self, name) is not None), None)
 
     @property
     def shifts_logits(self) -> bool:
@@ -150,6 +168,7 @@ class SamplingParams(Config):
         return build(cls, {**base, **options}, source="sampling")
 
 
+_CONSTRAINTS = ("json_schema", "regex", "grammar")
 _SAMPLING_ONLY = (
     "temperature",
     "top_k",
@@ -161,6 +180,7 @@ _SAMPLING_ONLY = (
     "logit_bias",
     "stop",
     "seed",
+    *_CONSTRAINTS,
 )
 
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from cerne.device import resolve_device, resolve_precision, set_threads
 from cerne.engine.beam import beam_search
+from cerne.engine.constrain import Constraints
 from cerne.engine.generation import (
     MAX_BATCH,
     Request,
@@ -162,6 +163,7 @@ class LanguageModel:
         self.tokenizer = tokenizer
         self.folder = folder
         self._network = model
+        self._constraints = Constraints(tokenizer)
         self.stop_ids = _stop_ids(self._generation_config(), tokenizer)
 
     def _generation_config(self) -> Mapping[str, Any]:
@@ -240,7 +242,7 @@ class LanguageModel:
             raise ConfigError(
                 "beam search cannot be streamed", value=f"beams={chosen.beams}", allowed="beams=1"
             )
-        request = Request(self.encode(prompt), chosen)
+        request = Request(self.encode(prompt), chosen, self._constraints.compile(chosen))
         resolve_max_tokens(len(request.prompt), chosen, self.context)
         return self._pieces(request)
 
@@ -251,7 +253,8 @@ class LanguageModel:
         if isinstance(prompts, (str, bytes)):
             raise InputError("batch needs a list of prompts", value=prompts)
         chosen = SamplingParams.of(params, **options)
-        requests = [Request(self.encode(prompt), chosen) for prompt in prompts]
+        rule = self._constraints.compile(chosen)
+        requests = [Request(self.encode(prompt), chosen, rule) for prompt in prompts]
         return [
             replace(one, choices=tuple(self._signed(request, choice) for choice in one.choices))
             for request, one in zip(requests, self._complete(requests, MAX_BATCH), strict=True)
@@ -264,7 +267,8 @@ class LanguageModel:
         max_batch: int = MAX_BATCH,
     ) -> list[Completion]:
         """Continue many prompts given as token ids, as evaluation and rollouts do; no receipts."""
-        return self._complete([Request(ids, params) for ids in prompts], max_batch)
+        rule = self._constraints.compile(params)
+        return self._complete([Request(ids, params, rule) for ids in prompts], max_batch)
 
     def _complete(self, requests: Sequence[Request], max_batch: int) -> list[Completion]:
         answers = self.tokenizer.continuation

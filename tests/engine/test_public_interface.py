@@ -49,6 +49,9 @@ DEFAULTS = {
     "beams": 1,
     "length_penalty": 1.0,
     "early_stopping": False,
+    "json_schema": None,
+    "regex": None,
+    "grammar": None,
 }
 RESULTS = {
     "Completion": ["choices", "usage"],
