@@ -66,7 +66,7 @@ size_t encode_split(cerne_tokenizer& self, const uint8_t* text, size_t size, uin
       continue;
     }
     if (added.space_prefix) {
-      spaced.assign(" ").append(piece.text);
+      spaced.assign(1, ' ').append(piece.text);
       piece.text = spaced;
     }
     const auto* const bytes = reinterpret_cast<const uint8_t*>(piece.text.data());
