@@ -63,6 +63,26 @@ class NativeEngine:
         one_bytes = -(-capacity // positions) * self.model.statistic("page_bytes")
         return max(1, self.kv_budget_bytes // one_bytes)
 
+    def embed(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        """Hidden states of a text's tokens behind the model's last norm, float32 [T, D].
+
+        Raises:
+            EngineError: no tokens, more than the context, or an id outside the vocabulary.
+        """
+        if not 1 <= len(ids) <= self.context:
+            raise EngineError(
+                "a text to embed has too few or too many tokens",
+                value=len(ids),
+                allowed=f"1 to {self.context}",
+            )
+        options = {
+            "threads": self.threads,
+            "capacity": len(ids),
+            "batch_tokens": min(self.prefill_chunk, len(ids)),
+        }
+        with NativeContext(self.model, options) as context:
+            return context.embed([context.start()] * len(ids), ids, [True] * len(ids))
+
     def open(self, sequences: int, capacity: int) -> NativeSequences:
         """A pool for `sequences` sequences of `capacity` tokens; see `Engine.open`."""
         return NativeSequences(self, sequences, capacity)

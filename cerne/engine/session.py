@@ -51,6 +51,7 @@ Prompt = str | Sequence[Mapping[str, Any]]
 
 
 EngineName = Literal["auto", "native", "torch"]
+Pooling = Literal["mean", "last"]
 
 
 def load(
@@ -204,6 +205,29 @@ class LanguageModel:
             result = pool.prefill(pool.start(), ids, "all")
         assert result is not None
         return result
+
+    def embed(self, texts: Sequence[str], pooling: Pooling = "mean") -> NDArray[np.float32]:
+        """One vector for each text from the last hidden states, float32 [N, D].
+
+        Args:
+            pooling: the mean over a text's tokens, or the state of its last token.
+        Raises:
+            InputError: one string in place of a list, or another pooling.
+            ConfigError: the model runs on torch.
+            EngineError: a text without tokens, or with more than the context.
+        """
+        if isinstance(texts, (str, bytes)):
+            raise InputError("embed needs a list of texts", value=texts)
+        if pooling not in get_args(Pooling):
+            allowed = ", ".join(get_args(Pooling))
+            raise InputError("unknown pooling", value=pooling, allowed=allowed)
+        native = self.engine
+        if not isinstance(native, NativeEngine):
+            raise ConfigError("embed needs the native engine", value="torch", allowed="native")
+        states = [native.embed(self.tokenizer.encode_prompt(text)) for text in texts]
+        rows = [one[-1] if pooling == "last" else one.mean(axis=0) for one in states]
+        width = native.model.statistic("width")
+        return np.array(rows, dtype=np.float32).reshape(len(rows), width)
 
     def encode(self, prompt: Prompt) -> list[int]:
         """The token ids of a prompt as `generate` sees them.

@@ -183,6 +183,7 @@ class NativeContext(NativeHandle):
     def __init__(self, model: NativeModel, options: Mapping[str, int]) -> None:
         super().__init__("context", model._open(), error=EngineError)
         self.vocab_size = model.statistic("vocab_size")
+        self.width = model.statistic("width")
         try:
             for name, value in options.items():
                 key = name.encode()
@@ -227,8 +228,27 @@ class NativeContext(NativeHandle):
             EngineError: an id outside the vocabulary, or a sequence that is full; nothing changed.
             KeyboardInterrupt: `stop` was called; nothing changed.
         """
+        return self._extend(self._lib.cerne_context_decode, self.vocab_size, sequences, ids, wanted)
+
+    def embed(
+        self, sequences: Sequence[int], ids: Sequence[int], wanted: Sequence[bool]
+    ) -> Floats32:
+        """Append as `decode` does; hidden states behind the last norm [number wanted, D].
+
+        Raises: as `decode`.
+        """
+        return self._extend(self._lib.cerne_context_embed, self.width, sequences, ids, wanted)
+
+    def _extend(
+        self,
+        call: Any,
+        width: int,
+        sequences: Sequence[int],
+        ids: Sequence[int],
+        wanted: Sequence[bool],
+    ) -> Floats32:
         chosen = np.asarray(wanted, dtype=np.uint8)
-        logits = np.empty((int(chosen.sum()), self.vocab_size), dtype=np.float32)
+        rows = np.empty((int(chosen.sum()), width), dtype=np.float32)
         try:
             which = np.asarray(sequences, dtype=np.uint64)
             tokens = np.asarray(ids, dtype=np.uint32)
@@ -241,19 +261,19 @@ class NativeContext(NativeHandle):
         if not which.shape == tokens.shape == chosen.shape:
             raise EngineError("sequences, ids and wanted differ in length", value=len(ids))
         ffi = self._ffi
-        status = self._lib.cerne_context_decode(
+        status = call(
             self._open(),
             ffi.from_buffer("uint64_t[]", which),
             ffi.from_buffer("uint32_t[]", tokens),
             ffi.from_buffer("uint8_t[]", chosen),
             len(tokens),
-            ffi.from_buffer("float[]", logits),
-            logits.size,
+            ffi.from_buffer("float[]", rows),
+            rows.size,
         )
         if status == STOPPED:
             raise KeyboardInterrupt
         check(status, EngineError)
-        return logits
+        return rows
 
     def stop(self) -> None:
         """End the decode that runs, or the next one."""

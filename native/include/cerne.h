@@ -40,7 +40,7 @@ extern "C" {
 
 /* The version of this interface. It grows by one when a function is added and jumps to the next
  * hundred when one changes or goes; the hundreds are the soname. */
-#define CERNE_ABI_VERSION 106
+#define CERNE_ABI_VERSION 107
 
 typedef int32_t cerne_status;
 #define CERNE_OK 0
@@ -493,6 +493,12 @@ CERNE_API cerne_status cerne_generate(cerne_context* context, cerne_sampler* sam
                                       size_t num_prompt, const uint32_t* stop_ids,
                                       size_t num_stop_ids, uint32_t choice, cerne_on_token on_token,
                                       void* user, uint32_t* ids, size_t capacity, size_t* num_ids);
+
+/* As cerne_context_decode, but a wanted token gives its hidden state behind the model's last norm,
+ * `width` floats (a statistic of the model), instead of logits. `capacity` is in floats. */
+CERNE_API cerne_status cerne_context_embed(cerne_context* context, const uint64_t* sequences,
+                                           const uint32_t* ids, const uint8_t* wanted, size_t count,
+                                           float* hidden, size_t capacity);
 
 /* [/cdef] */
 

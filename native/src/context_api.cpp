@@ -23,6 +23,31 @@ size_t* option(cerne::ContextOptions& options, const std::string& name) {
                 "; known: threads, capacity, max_sequences, batch_tokens");
 }
 
+// Both functions that extend sequences; `missing` is what each says of a null pointer.
+cerne_status extend(cerne_context* context, const uint64_t* sequences, const uint32_t* ids,
+                    const uint8_t* wanted, size_t count, float* out, size_t capacity,
+                    cerne::Rows kind, const char* missing) {
+  return guarded([&]() -> cerne_status {
+    alive(context);
+    if (count == 0) return CERNE_OK;
+    require(sequences != nullptr && ids != nullptr && wanted != nullptr, missing);
+    Context& self = running(context);
+    uint64_t rows = 0;
+    for (size_t i = 0; i < count; ++i) rows += wanted[i] != 0;
+    require(rows == 0 || out != nullptr, missing);
+    const bool is_logits = kind == cerne::Rows::kLogits;
+    const cerne::ModelConfig& config = self.model().config();
+    const uint64_t row = is_logits ? config.vocab : config.width;
+    if (rows > capacity / row) {
+      throw invalid("there is room for " + std::to_string(capacity) +
+                    (is_logits ? " logits" : " values") + "; needed: " + std::to_string(rows) +
+                    " rows of " + std::to_string(row));
+    }
+    self.decode(sequences, ids, wanted, count, out, kind);
+    return CERNE_OK;
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -98,23 +123,15 @@ cerne_status cerne_context_length(cerne_context* context, uint64_t sequence, uin
 cerne_status cerne_context_decode(cerne_context* context, const uint64_t* sequences,
                                   const uint32_t* ids, const uint8_t* wanted, size_t count,
                                   float* logits, size_t capacity) {
-  return guarded([&]() -> cerne_status {
-    alive(context);
-    if (count == 0) return CERNE_OK;
-    require(sequences != nullptr && ids != nullptr && wanted != nullptr,
-            "cerne_context_decode: a required pointer is null");
-    Context& self = running(context);
-    uint64_t rows = 0;
-    for (size_t i = 0; i < count; ++i) rows += wanted[i] != 0;
-    require(rows == 0 || logits != nullptr, "cerne_context_decode: a required pointer is null");
-    const uint64_t vocab = self.model().config().vocab;
-    if (rows > capacity / vocab) {
-      throw invalid("there is room for " + std::to_string(capacity) + " logits; needed: " +
-                    std::to_string(rows) + " rows of " + std::to_string(vocab));
-    }
-    self.decode(sequences, ids, wanted, count, logits);
-    return CERNE_OK;
-  });
+  return extend(context, sequences, ids, wanted, count, logits, capacity, cerne::Rows::kLogits,
+                "cerne_context_decode: a required pointer is null");
+}
+
+cerne_status cerne_context_embed(cerne_context* context, const uint64_t* sequences,
+                                 const uint32_t* ids, const uint8_t* wanted, size_t count,
+                                 float* hidden, size_t capacity) {
+  return extend(context, sequences, ids, wanted, count, hidden, capacity, cerne::Rows::kHidden,
+                "cerne_context_embed: a required pointer is null");
 }
 
 cerne_status cerne_context_stop(cerne_context* context) {

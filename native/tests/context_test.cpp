@@ -70,6 +70,35 @@ bool same(const Logits& a, const Logits& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+CERNE_TEST(hidden_states_do_not_depend_on_pieces_and_refusals_change_nothing) {
+  constexpr size_t kWidth = 32;
+  cerne_model* const model = cerne_test::small_model();
+  const std::vector<uint32_t> ids = random_ids(20, 2);
+  const std::vector<uint8_t> wanted(ids.size(), 1);
+  Logits states[2];
+  for (const size_t piece : {size_t{1}, size_t{20}}) {
+    Context context(model, 2, 1, 7);
+    const uint64_t sequence = context.start();
+    const std::vector<uint64_t> sequences(ids.size(), sequence);
+    Logits& out = states[piece == 1];
+    out.resize(ids.size() * kWidth);
+    refused(cerne_context_embed(context.get(), sequences.data(), ids.data(), wanted.data(),
+                                ids.size(), out.data(), out.size() - 1),
+            "20 rows of 32");
+    refused(cerne_context_embed(context.get(), sequences.data(), ids.data(), wanted.data(),
+                                ids.size(), nullptr, out.size()),
+            "cerne_context_embed: a required pointer is null");
+    CHECK(context.length(sequence) == 0);
+    for (size_t i = 0; i < ids.size(); i += piece) {
+      CHECK(cerne_context_embed(context.get(), sequences.data(), &ids[i], wanted.data(), piece,
+                                &out[i * kWidth], piece * kWidth) == CERNE_OK);
+    }
+    CHECK(context.length(sequence) == ids.size());
+  }
+  CHECK(same(states[0], states[1]));
+  cerne_model_destroy(model);
+}
+
 CERNE_TEST(logits_do_not_depend_on_threads_or_pieces) {
   cerne_model* const model = cerne_test::small_model();
   const std::vector<uint32_t> ids = random_ids(190, 1);

@@ -125,17 +125,19 @@ void Context::check(const uint64_t* sequences, const uint32_t* ids, size_t count
 }
 
 void Context::decode(const uint64_t* sequences, const uint32_t* ids, const uint8_t* wanted,
-                     size_t count, float* logits) {
+                     size_t count, float* out, Rows rows) {
   check(sequences, ids, count);
   std::map<uint64_t, size_t> before;
   for (size_t i = 0; i < count; ++i) before.emplace(sequences[i], find(sequences[i]).length);
+  const ModelConfig& config = model_->config();
+  const size_t row = rows == Rows::kLogits ? config.vocab : config.width;
   try {
     size_t done = 0;
     while (done < count) {
       const size_t some = std::min(count - done, options_.batch_tokens);
-      run(sequences + done, ids + done, wanted + done, some, logits);
+      run(sequences + done, ids + done, wanted + done, some, out, rows);
       for (size_t i = 0; i < some; ++i) {
-        if (wanted[done + i] != 0) logits += model_->config().vocab;
+        if (wanted[done + i] != 0) out += row;
       }
       done += some;
     }
@@ -146,7 +148,7 @@ void Context::decode(const uint64_t* sequences, const uint32_t* ids, const uint8
 }
 
 void Context::run(const uint64_t* sequences, const uint32_t* ids, const uint8_t* wanted,
-                  size_t count, float* logits) {
+                  size_t count, float* out, Rows rows) {
   batch_.clear();
   wanted_.clear();
   // Pages first: a list of pages may move while it grows.
@@ -158,7 +160,7 @@ void Context::run(const uint64_t* sequences, const uint32_t* ids, const uint8_t*
     if (wanted[i] != 0) wanted_.push_back(i);
   }
   for (size_t i = 0; i < count; ++i) batch_[i].pages = find(sequences[i]).pages.data();
-  if (!forward_.run(batch_, wanted_, cache_, stop_, logits)) {
+  if (!forward_.run(batch_, wanted_, cache_, stop_, rows, out)) {
     stop_.store(false, std::memory_order_relaxed);
     throw Error(CERNE_STOPPED, "decoding was stopped");
   }

@@ -46,11 +46,12 @@ class Context {
   void truncate(uint64_t sequence, uint64_t length);
   size_t length(uint64_t sequence) const;
 
-  // Appends token ids[i] to sequences[i], in order, and writes the logits [V] of each token with
-  // wanted[i] != 0 to the next row of `logits`. Checked before anything is done; an Error leaves
-  // every sequence as it was, and so does `stop`, after which this throws a stopped Error.
+  // Appends token ids[i] to sequences[i], in order, and writes the logits [V] (or hidden state
+  // [D]) of each token with wanted[i] != 0 to the next row of `out`. Checked before anything is
+  // done; an Error leaves every sequence as it was, and so does `stop`, after which this throws a
+  // stopped Error.
   void decode(const uint64_t* sequences, const uint32_t* ids, const uint8_t* wanted, size_t count,
-              float* logits);
+              float* out, Rows rows = Rows::kLogits);
 
  private:
   struct Sequence {
@@ -63,7 +64,7 @@ class Context {
   void make_room(Sequence& sequence, size_t tokens);
   void cut(Sequence& sequence, size_t length);
   void run(const uint64_t* sequences, const uint32_t* ids, const uint8_t* wanted, size_t count,
-           float* logits);
+           float* out, Rows rows);
 
   std::shared_ptr<const Model> model_;
   ContextOptions options_;

@@ -24,7 +24,7 @@ Forward::Forward(std::shared_ptr<const Model> model, Team& team, size_t max_toke
 Forward::~Forward() = default;
 
 bool Forward::run(const std::vector<BatchToken>& tokens, const std::vector<size_t>& wanted,
-                  const KvCache& cache, const std::atomic<bool>& stop, float* logits) {
+                  const KvCache& cache, const std::atomic<bool>& stop, Rows rows, float* out) {
   size_t end = 0;
   for (const BatchToken& token : tokens) end = std::max(end, token.position + 1);
   for (RopeTable& table : tables_) table.reach(end);
@@ -32,7 +32,8 @@ bool Forward::run(const std::vector<BatchToken>& tokens, const std::vector<size_
   wanted_ = &wanted;
   cache_ = &cache;
   stop_ = &stop;
-  logits_ = logits;
+  rows_ = rows;
+  out_ = out;
   stopped_ = false;
   team_.run([this](size_t thread) { work(thread); });
   return !stopped_;
@@ -76,7 +77,7 @@ void Forward::work(size_t thread) {
     team_.barrier();
     add_product(thread, layer.down_bias, layer.post_ffn_norm);
   }
-  write_logits(thread);
+  write_rows(thread);
 }
 
 void Forward::embed(size_t thread) {
@@ -174,20 +175,21 @@ void Forward::add_product(size_t thread, const std::vector<float>& bias,
   }
 }
 
-void Forward::write_logits(size_t thread) {
+void Forward::write_rows(size_t thread) {
   if (wanted_->empty()) return;
   Buffers& b = *buffers_;
   const size_t d = model_->config().width;
   team_.barrier();
   const Share share = share_of(wanted_->size(), thread, team_.size());
   for (size_t i = share.begin; i < share.end; ++i) {
-    float* const h = b.hidden.data() + i * d;
+    float* const h = (rows_ == Rows::kHidden ? out_ : b.hidden.data()) + i * d;
     vector_kernels().rms_norm(b.residual.data() + (*wanted_)[i] * d, model_->output_norm().data(),
                               d, model_->config().eps, h);
-    quantize(i, d, 0, d / kActivationBlock, h);
+    if (rows_ == Rows::kLogits) quantize(i, d, 0, d / kActivationBlock, h);
   }
+  if (rows_ == Rows::kHidden) return;
   team_.barrier();
-  const Product head[] = {{&model_->head(), logits_}};
+  const Product head[] = {{&model_->head(), out_}};
   multiply(thread, wanted_->size(), b.hidden.data(), d, head, 1);
 }
 

@@ -24,17 +24,20 @@ struct BatchToken {
   const uint32_t* pages;
 };
 
+// What a pass gives for a token: logits [V], or the hidden state behind the last norm [D].
+enum class Rows { kLogits, kHidden };
+
 class Forward {
  public:
   // Room for `max_tokens` tokens a pass, whose positions are below `max_positions`.
   Forward(std::shared_ptr<const Model> model, Team& team, size_t max_tokens, size_t max_positions);
   ~Forward();
 
-  // Reads the tokens, writes their keys and values into the cache, and the logits of the tokens
-  // whose indices are in `wanted` into logits[0 .. wanted.size())[V]. Of one sequence, earlier
-  // tokens come first. Returns false, at most a layer late, once `stop` is set.
+  // Reads the tokens, writes their keys and values into the cache, and what `rows` says of the
+  // tokens whose indices are in `wanted` into out[0 .. wanted.size())[V or D]. Of one sequence,
+  // earlier tokens come first. Returns false, at most a layer late, once `stop` is set.
   bool run(const std::vector<BatchToken>& tokens, const std::vector<size_t>& wanted,
-           const KvCache& cache, const std::atomic<bool>& stop, float* logits);
+           const KvCache& cache, const std::atomic<bool>& stop, Rows rows, float* out);
 
  private:
   struct Buffers;
@@ -50,7 +53,7 @@ class Forward {
   void quantize_mixed(size_t thread);
   void gate(size_t thread, const Layer& layer);
   void add_product(size_t thread, const std::vector<float>& bias, const std::vector<float>& norm);
-  void write_logits(size_t thread);
+  void write_rows(size_t thread);
   void multiply(size_t thread, size_t tokens, const float* values, size_t width,
                 const Product* products, size_t count);
   void quantize(size_t token, size_t width, size_t begin, size_t end, const float* values);
@@ -67,7 +70,8 @@ class Forward {
   const std::vector<size_t>* wanted_ = nullptr;
   const KvCache* cache_ = nullptr;
   const std::atomic<bool>* stop_ = nullptr;
-  float* logits_ = nullptr;
+  Rows rows_ = Rows::kLogits;
+  float* out_ = nullptr;
   bool stopped_ = false;
 };
 
