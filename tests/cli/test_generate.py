@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import cerne
 from cerne.cli import chat, generate
 from cerne.cli.sampling_options import unescape
-from cerne.errors import CerneError
+from cerne.errors import CerneError, InputError
 from cerne.model.hf import save_model
 from cerne.tokenizer.bpe import Tokenizer
 from tests.engine.fakes import small_model
@@ -108,3 +108,19 @@ def test_chat_through_a_pipe(model_dir):
     lm = cerne.load(model_dir, threads=1)
     first = lm.generate(messages[:1], max_tokens=5, temperature=0.7, seed=1)
     assert messages[1]["content"] == first.text
+
+
+def test_constraints_come_from_files_and_options(model_dir, tmp_path):
+    schema, grammar = tmp_path / "schema.json", tmp_path / "grammar.lark"
+    schema.write_text('{"type": "array", "items": {"enum": [1, 2]}, "minItems": 2, "maxItems": 2}')
+    grammar.write_text('start: "ol" /[aá]/')
+    out = call("generate", model_dir, "Ana", "--json-schema", schema, *ONE)
+    assert set(json.loads(out)) <= {1, 2}
+    assert call("generate", model_dir, "Ana", "--grammar", grammar, *ONE) in ("ola\n", "olá\n")
+    assert call("generate", model_dir, "Ana", "--regex", "yes|no", *ONE) in ("yes\n", "no\n")
+    assert call("chat", model_dir, "--regex", "yes|no", *ONE, stdin="Hi\n") in ("yes\n", "no\n")
+    schema.write_text("{")
+    with pytest.raises(InputError, match="--json-schema is not JSON"):
+        call("generate", model_dir, "Ana", "--json-schema", schema, *ONE)
+    with pytest.raises(InputError, match="cannot be read"):
+        call("generate", model_dir, "Ana", "--grammar", tmp_path / "none", *ONE)

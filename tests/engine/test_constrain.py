@@ -56,6 +56,19 @@ def test_every_answer_fits_the_schema(model, temperature):
         check_schema(choice.text)
 
 
+def test_white_space_cannot_go_on_without_end(lm):
+    """A model that always prefers white space still gets to the end of its JSON."""
+    size = lm.tokenizer.vocab_size
+    words = {i: lm.tokenizer.token_bytes(i) for i in range(size)}
+    bias = {i: 1e6 for i, word in words.items() if word and not word.strip()}
+    assert {words[i] for i in bias} >= {b" ", b"\n"}
+    two = {"type": "array", "items": {"enum": [1, 2]}, "minItems": 2, "maxItems": 2}
+    done = lm.generate("Ana", json_schema=two, max_tokens=200, temperature=0.0, logit_bias=bias)
+    assert done.finish_reason == "stop"
+    assert set(json.loads(done.text)) <= {1, 2}
+    assert done.text.count(" ") > 3
+
+
 def test_control_tokens_never_appear_inside(model):
     inside = [i for i in model.tokenizer.special_tokens.values() if i not in model.stop_ids]
     bias = dict.fromkeys(model.tokenizer.special_tokens.values(), 1e6)
