@@ -147,7 +147,7 @@ def _llguidance() -> Any:
     except ImportError:
         raise EnvironmentLack(
             "constrained output needs the package llguidance",
-            hint="pip install 'llguidance>=1.5,<2'",
+            hint="pip install 'llguidance>=1.9,<2'",
         ) from None
     return llguidance
 
