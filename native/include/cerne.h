@@ -212,8 +212,7 @@ CERNE_API cerne_status cerne_trainer_tokens(const cerne_trainer* trainer, uint8_
 /* Writes the merges in order: pairs[2 * i] and pairs[2 * i + 1]. Room: 2 * statistic merges. */
 CERNE_API cerne_status cerne_trainer_merges(const cerne_trainer* trainer, uint32_t* pairs);
 
-/* ---- GGUF model files -------------------------------------------------------------------------
- */
+/* ---- GGUF model files ---------------------------------------------------------------------- */
 
 /* An open file of version 2 or 3, little-endian. It is untrusted: open checks every count, length,
  * offset and size, and refuses what is wrong. Every function but destroy is thread-safe. Text that
@@ -280,8 +279,7 @@ CERNE_API cerne_status cerne_gguf_dequantize(const cerne_gguf* gguf, uint64_t in
                                              uint64_t first_row, uint64_t num_rows, float* values,
                                              size_t capacity, size_t* num_values);
 
-/* ---- Quantization -------------------------------------------------------------------------------
- */
+/* ---- Quantization -------------------------------------------------------------------------- */
 
 /* Encodes `num_rows` rows of `width` values each as the type with this name ("Q4_K"), one row after
  * the other, into blocks[0 .. *num_bytes). Types: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1,
@@ -299,8 +297,7 @@ CERNE_API cerne_status cerne_quantize_rows(const char* type, size_t type_length,
                                            cerne_progress progress, void* user, uint8_t* blocks,
                                            size_t capacity, size_t* num_bytes);
 
-/* ---- Models ------------------------------------------------------------------------------------
- */
+/* ---- Models -------------------------------------------------------------------------------- */
 
 /* A decoder-only transformer with its weights in memory: of the architecture llama, qwen2, qwen3 or
  * gemma3. It is filled by the set and add functions (one thread), then frozen by build; or made at
@@ -354,8 +351,7 @@ CERNE_API cerne_status cerne_model_statistic(const cerne_model* model, const cha
  * every machine (docs/arithmetic.md). Null-terminated, static. Thread-safe. */
 CERNE_API const char* cerne_arithmetic(void);
 
-/* ---- Contexts: sequences of tokens that a model runs -----------------------------------------
- */
+/* ---- Contexts: sequences of tokens that a model runs --------------------------------------- */
 
 /* Sequences with their key/value memory, and the threads that compute. One call at a time, but for
  * cerne_context_stop. Logits do not depend on the number of threads, on what else is in a call, or
@@ -404,20 +400,23 @@ CERNE_API cerne_status cerne_context_decode(cerne_context* context, const uint64
                                             const uint32_t* ids, const uint8_t* wanted,
                                             size_t count, float* logits, size_t capacity);
 
+/* As cerne_context_decode, but a wanted token gives its hidden state behind the model's last norm,
+ * `width` floats (a statistic of the model), instead of logits. `capacity` is in floats. */
+CERNE_API cerne_status cerne_context_embed(cerne_context* context, const uint64_t* sequences,
+                                           const uint32_t* ids, const uint8_t* wanted, size_t count,
+                                           float* hidden, size_t capacity);
+
 /* Ends the decode that runs, or else the next one, with CERNE_STOPPED. From any thread, while the
  * context lives. */
 CERNE_API cerne_status cerne_context_stop(cerne_context* context);
 
-/* ---- Samplers: from logits to a token -------------------------------------------------------
- */
+/* ---- Samplers: from logits to a token ------------------------------------------------------ */
 
 /* The transforms and the draw of docs/sampling.md, with the tokens that penalties look at. One call
- * at a time. The same logits, options, history, choice and position give the same token everywhere.
- */
+ * at a time. The same logits, options, history, choice and position give the same token. */
 typedef struct cerne_sampler cerne_sampler;
 
-/* Makes a sampler in *out that draws from the model's own distribution; free it with
- * cerne_sampler_destroy. */
+/* Makes a sampler in *out, of the model's own distribution; free it with cerne_sampler_destroy. */
 CERNE_API cerne_status cerne_sampler_create(cerne_sampler** out);
 
 /* Frees the sampler. */
@@ -431,11 +430,11 @@ CERNE_API cerne_status cerne_sampler_set_integer(cerne_sampler* sampler, const c
 
 /* Sets a number. Names:
  *   "temperature"        0 .. 100 (default 1): divides the logits; 0 is greedy;
- *   "top_p"              above 0, up to 1 (default 1): keep the smallest head with this
- * probability; "min_p"              0 .. below 1 (default 0): keep tokens that are at least this
- * probable relative to the most probable one; "repetition_penalty" above 0, up to 100 (default 1),
- * for tokens of prompt and answer; "presence_penalty"   -2 .. 2 (default 0), for tokens of the
- * answer; "frequency_penalty"  -2 .. 2 (default 0), for each time a token is in the answer. */
+ *   "top_p"              above 0, up to 1 (default 1): keep the smallest head of this probability;
+ *   "min_p"              0 .. below 1 (default 0): keep what is this probable beside the best;
+ *   "repetition_penalty" above 0, up to 100 (default 1): for tokens of prompt and answer;
+ *   "presence_penalty"   -2 .. 2 (default 0): for tokens of the answer;
+ *   "frequency_penalty"  -2 .. 2 (default 0): for each time a token is in the answer. */
 CERNE_API cerne_status cerne_sampler_set_number(cerne_sampler* sampler, const char* name,
                                                 size_t name_length, double value);
 
@@ -457,14 +456,12 @@ CERNE_API cerne_status cerne_sampler_choose(const cerne_sampler* sampler, const 
                                             size_t size, uint32_t choice, uint64_t position,
                                             uint32_t* token);
 
-/* ---- From a model file to text -----------------------------------------------------------------
- */
+/* ---- From a model file to text ------------------------------------------------------------- */
 
 /* The tokenizer of a GGUF model file, built and ready; free *out with cerne_tokenizer_destroy.
  * Kinds: byte-level BPE ("gpt2") and SentencePiece ("llama"). Refused: other kinds and
  * pre-tokenizers, and what is damaged. Text becomes control tokens never, user-defined tokens where
- * it holds them; with SentencePiece it may get a space before it, so it may have more ids than
- * bytes. */
+ * it holds them; SentencePiece may put a space before it, so ids may outnumber bytes. */
 CERNE_API cerne_status cerne_tokenizer_open_gguf(const char* path, size_t path_length,
                                                  cerne_tokenizer** out);
 
@@ -486,19 +483,12 @@ typedef int32_t (*cerne_on_token)(void* user, uint32_t id, const uint8_t* bytes,
  * of the context for the time of the call, which is one call on context and sampler. The sampler
  * forgets what it had accepted and remembers prompt and answer; `choice` is as of
  * cerne_sampler_choose. `tokenizer` (may be null, then there are no bytes) only names bytes; the
- * stop token has none. ids[0 .. *num_ids) is the answer, also after CERNE_STOPPED and
- * cerne_context_stop. */
+ * stop token has none. ids[0 .. *num_ids) is the answer, also of a call that was stopped. */
 CERNE_API cerne_status cerne_generate(cerne_context* context, cerne_sampler* sampler,
                                       const cerne_tokenizer* tokenizer, const uint32_t* prompt,
                                       size_t num_prompt, const uint32_t* stop_ids,
                                       size_t num_stop_ids, uint32_t choice, cerne_on_token on_token,
                                       void* user, uint32_t* ids, size_t capacity, size_t* num_ids);
-
-/* As cerne_context_decode, but a wanted token gives its hidden state behind the model's last norm,
- * `width` floats (a statistic of the model), instead of logits. `capacity` is in floats. */
-CERNE_API cerne_status cerne_context_embed(cerne_context* context, const uint64_t* sequences,
-                                           const uint32_t* ids, const uint8_t* wanted, size_t count,
-                                           float* hidden, size_t capacity);
 
 /* [/cdef] */
 

@@ -70,14 +70,14 @@ bool same(const Logits& a, const Logits& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-CERNE_TEST(hidden_states_do_not_depend_on_pieces_and_refusals_change_nothing) {
+CERNE_TEST(hidden_states_do_not_depend_on_threads_or_pieces_and_refusals_change_nothing) {
   constexpr size_t kWidth = 32;
   cerne_model* const model = cerne_test::small_model();
   const std::vector<uint32_t> ids = random_ids(20, 2);
   const std::vector<uint8_t> wanted(ids.size(), 1);
   Logits states[2];
   for (const size_t piece : {size_t{1}, size_t{20}}) {
-    Context context(model, 2, 1, 7);
+    Context context(model, piece == 1 ? 1 : 3, 1, 7);
     const uint64_t sequence = context.start();
     const std::vector<uint64_t> sequences(ids.size(), sequence);
     Logits& out = states[piece == 1];
