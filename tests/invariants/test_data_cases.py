@@ -175,18 +175,24 @@ def test_case27_lengths_at_and_around_the_row_length(packing, seq_len) -> None:
     lengths = [0, 1, T - 1, T, T + 1, T + 2, 2 * T, 2 * T + 1, 2 * T + 2, 5 * T + 3]
     for length in lengths:
         if length > 1:
-            _check_once([length], T, packing)
-    _check_once(lengths, T, packing)
+            assert targets_once([length], T, packing) == expected_targets([length])
+    assert targets_once(lengths, T, packing) == expected_targets(lengths)
 
 
-def _check_once(lengths: list[int], seq_len: int, packing: str) -> None:
+def targets_once(lengths: list[int], seq_len: int, packing: str) -> list[int]:
+    """The targets of one pass; every batch must keep to the row length."""
     store = store_of(lengths)
     batches = list(iterate_once(store, seq_len, 2, packing=packing))
     assert all(b.ids_BT.shape[1] == seq_len for b in batches)
     assert all(int(b.positions_BT.max()) < seq_len for b in batches)
+    return targets(batches)
+
+
+def expected_targets(lengths: list[int]) -> list[int]:
+    """Every token but the first of each document."""
+    store = store_of(lengths)
     first = set((store.offsets[:-1] + 1).tolist())
-    expected = [t for t in range(1, store.num_tokens + 1) if t not in first]
-    assert targets(batches) == expected
+    return [t for t in range(1, store.num_tokens + 1) if t not in first]
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "txt"])

@@ -95,10 +95,13 @@ def test_batches_work_after_a_fork() -> None:
         "b = t.encode_batch(texts, threads=2);"
         "same = all((x == y).all() for x, y in zip(a, b));"
         "child or os._exit(0 if same else 1);"
-        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+        "code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]);"
+        "print('child', code, 'parent', same)"
     )
     folder = os.path.dirname(__file__)
-    subprocess.run([sys.executable, "-c", program, folder], check=True, timeout=60)
+    command = [sys.executable, "-c", program, folder]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "child 0 parent True\n", done.stderr
 
 
 def test_threads_share_one_tokenizer(tokenizer: NativeTokenizer) -> None:
