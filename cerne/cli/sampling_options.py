@@ -91,7 +91,7 @@ def _text(file: Path) -> str:
 def _schema(file: Path) -> Any:
     try:
         return json.loads(_text(file))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"--json-schema is not JSON: {error}", value=str(file)) from None
 
 

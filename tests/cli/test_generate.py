@@ -119,8 +119,9 @@ def test_constraints_come_from_files_and_options(model_dir, tmp_path):
     assert call("generate", model_dir, "Ana", "--grammar", grammar, *ONE) in ("ola\n", "olá\n")
     assert call("generate", model_dir, "Ana", "--regex", "yes|no", *ONE) in ("yes\n", "no\n")
     assert call("chat", model_dir, "--regex", "yes|no", *ONE, stdin="Hi\n") in ("yes\n", "no\n")
-    schema.write_text("{")
-    with pytest.raises(InputError, match="--json-schema is not JSON"):
-        call("generate", model_dir, "Ana", "--json-schema", schema, *ONE)
+    for damaged in ("{", '{"a":' * 5000 + "1" + "}" * 5000):
+        schema.write_text(damaged)
+        with pytest.raises(InputError, match="--json-schema is not JSON"):
+            call("generate", model_dir, "Ana", "--json-schema", schema, *ONE)
     with pytest.raises(InputError, match="cannot be read"):
         call("generate", model_dir, "Ana", "--grammar", tmp_path / "none", *ONE)
