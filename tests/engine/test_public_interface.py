@@ -28,8 +28,7 @@ SIGNATURES = {
     "generate_batch": "(self, prompts: 'Sequence[Sequence[int]]', params: 'SamplingParams', "
     "max_batch: 'int' = 64) -> 'list[Completion]'",
     "logits": "(self, ids: 'Sequence[int]') -> 'NDArray[np.float32]'",
-    "embed": "(self, texts: 'Sequence[str]', pooling: 'Pooling' = 'mean') "
-    "-> 'NDArray[np.float32]'",
+    "embed": "(self, texts: 'Sequence[str]', pooling: 'Pooling' = 'mean') -> 'NDArray[np.float32]'",
     "encode": "(self, prompt: 'Prompt') -> 'list[int]'",
 }
 DEFAULTS = {
